@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Sequence
 from aiohttp import web
 
 from attester.config import AttesterConfig
-from attester.drivers import HousekeepingDriver
 from attester.handlers import (
     ATTESTER,
     MAX_REQUEST,
@@ -15,7 +14,7 @@ from attester.handlers import (
     post_challenge,
     post_token_request,
 )
-from attester.service import Attester
+from attester.service import Attester, HousekeepingDriver
 from attester.software_root import RevocationList, SoftwareRootVerifier, load_roots, spki_hash
 from attester.store import AttesterStore
 from attester.verification import AttestationVerifier

@@ -19,6 +19,7 @@ from dataclasses import asdict
 from attester.challenges import Challenges
 from attester.config import AttesterConfig
 from attester.directory import KeyDirectory, SlotWindow
+from attester.software_root import RevocationList
 from attester.store import AttesterStore, Debit, DebitResult, Issued
 from attester.verification import AttestationVerifier, EvidenceError
 from tacit import media_types
@@ -236,3 +237,18 @@ class Attester:
             self._answered.update(answered)
             raise
         return await self._store.issuance()
+
+
+class HousekeepingDriver:
+    """One step deletes what expired, logs the counters, and reads the revocation list again if it changed."""
+
+    def __init__(self, attester: Attester, revoked: RevocationList) -> None:
+        self._attester = attester
+        self._revoked = revoked
+
+    async def step(self) -> int:
+        """Always 0: nothing more is due until time passes. Raises ``UsageError`` for a broken revocation list."""
+        await self._attester.housekeeping()
+        if self._revoked.reload():
+            get_logger("attester").info("revocations_read")
+        return 0

@@ -38,6 +38,7 @@ from tacit.pauses import uniform
 from tacit.ports import Clock, Entropy, Transport
 from tacit.recipe import asking, derive
 from tacit.recipe.asking import DECIDING_SHARE, asked_until
+from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.rules import table as rules
@@ -270,9 +271,10 @@ def first_start(recipe: Recipe) -> float:
 
 def late_words(recipe: Recipe) -> str:
     """The journal's text for a recipe that was seen after ``first_start``."""
+    needed = "token or model" if isinstance(recipe.question.encoder, Update) else "token"
     share, left = f"{DECIDING_SHARE:.0%}", first_start(recipe) - recipe.interval.start
     return (
-        f"met, or its token or model fetched, after the first {share} of its interval ({left:g} seconds), when no "
+        f"met, or its {needed} fetched, after the first {share} of its interval ({left:g} seconds), when no "
         "device is asked any more; nothing was charged"
     )
 

@@ -20,6 +20,7 @@ from tacit.states import Move, States
 from tacit.tokens.slots import Slot
 
 DRAWN_TWICE = "a series is drawn for once"
+UNCHARGED = "a round is answered under the draw and the charge of its series only"
 
 
 class State(enum.StrEnum):
@@ -105,6 +106,11 @@ class Entry:
     """For a round: its series. The series is charged with the first entry that has a charge."""
     series_index: int | None = None
 
+    @property
+    def answers_round(self) -> bool:
+        """Whether this is the answer to a round, for which its series must have been drawn for and charged."""
+        return bool(self.series_hash) and self.state in {State.NOT_SAMPLED, State.SCHEDULED}
+
 
 @dataclass(frozen=True)
 class SeriesDraw:
@@ -188,7 +194,8 @@ class AgentStore(Protocol):
         slot's token as spent.
 
         Returns ``False`` and changes nothing if the recipe already has an entry. Raises ``Fatal`` if the token is
-        missing or was used before, if the series already has a draw, or if no entry may begin in this state.
+        missing or was used before, if the series already has a draw, if ``entry`` answers a round of a series that has
+        none, or if no entry may begin in this state.
         """
         ...
 
@@ -271,12 +278,15 @@ class MemoryAgentStore:
 
     async def decide(self, entry: Entry, spend: Slot | None = None, draw: SeriesDraw | None = None) -> bool:
         """Store a recipe's first entry, its draw and the mark on its token, all or nothing; False if the recipe already
-        has an entry. Raises ``Fatal`` if the token was used before or the series already has a draw."""
+        has an entry. Raises ``Fatal`` as ``AgentStore.decide``."""
         if entry.recipe_hash in self._entries:
             return False
         ENTRY_STATES.check(None, entry.state)
         if draw is not None and draw.series_hash in self._draws:
             raise Fatal(DRAWN_TWICE)
+        drawn = self._draws.keys() | ({draw.series_hash} if draw else set())
+        if entry.answers_round and entry.series_hash not in drawn:
+            raise Fatal(UNCHARGED)
         if spend is not None:
             held = self._prefetches.get(spend)
             if held is None or not held.usable:

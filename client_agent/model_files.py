@@ -9,6 +9,7 @@ so that requests do not tell where an earlier attempt of the same device ended.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -19,7 +20,7 @@ from client_agent.oblivious import ObliviousClient
 from client_agent.supervision import words_of
 from tacit.errors import DecodeError
 from tacit.learning import model_file
-from tacit.logview.live import LiveLog
+from tacit.logview.live import LiveLog, LiveRecipe
 from tacit.ports import TransportError
 from tacit.problem import party_of
 from tacit.recipe.asking import asked_until
@@ -58,11 +59,8 @@ class ModelFiles:
         self.due, self.trouble = False, ""
 
     def of(self, recipe: Recipe) -> bytes | None:
-        """The file of the round's model, if it is here. Raises ``DecodeError`` for a round that states none."""
-        spec = recipe.question.encoder
-        if not isinstance(spec, Update):
-            return None
-        return self._files.get(read_round_model(recipe.question.round_input or "", spec.training).model)
+        """The file of the round's model, if it is here. Raises ``DecodeError`` for a recipe that states none."""
+        return self._files.get(_model_of(recipe).model)
 
     def follow(self, log: LiveLog, now: float) -> None:
         """Want the files of the rounds of ``log`` that are still to be decided about at ``now`` (POSIX seconds), and
@@ -106,13 +104,17 @@ class ModelFiles:
         if device_rules.training_trouble(self._config):
             return
         for live in sorted(log.recipes, key=lambda one: (asked_until(one.recipe.interval), one.index)):
-            recipe, spec = live.recipe, live.recipe.question.encoder
-            if not isinstance(spec, Update) or live.is_void or now > asked_until(recipe.interval):
-                continue
-            if rules.check(recipe, self._policy, log.context(live, now)):
-                continue
-            if not device_rules.pins(recipe, self._config, has_learner=self._has_learner):
-                yield Wanted(read_round_model(recipe.question.round_input or "", spec.training), recipe.name)
+            if isinstance(live.recipe.question.encoder, Update) and now <= asked_until(live.recipe.interval):
+                with contextlib.suppress(Exception):  # a recipe that cannot be judged is one that is not trained
+                    if not self._refuses(log, live, now):
+                        yield Wanted(_model_of(live.recipe), live.recipe.name)
+
+    def _refuses(self, log: LiveLog, live: LiveRecipe, now: float) -> bool:
+        """Whether every device of this policy and configuration refuses the recipe."""
+        recipe = live.recipe
+        refusals = rules.check(recipe, self._policy, log.context(live, now))
+        pinned = device_rules.pins(recipe, self._config, has_learner=self._has_learner)
+        return live.is_void or bool(refusals) or bool(pinned)
 
     async def _file(self, model: RoundModel) -> bytes:
         """A file, piece by piece. Raises ``TransportError`` and ``DecodeError``."""
@@ -134,3 +136,11 @@ class ModelFiles:
         if len(response.content) != min(MODEL_PIECE, model.bytes - number * MODEL_PIECE):
             raise DecodeError("a piece of its model has the wrong length")
         return response.content
+
+
+def _model_of(recipe: Recipe) -> RoundModel:
+    """The model that a round states. Raises ``DecodeError``."""
+    spec = recipe.question.encoder
+    if not isinstance(spec, Update):
+        raise DecodeError(f"{recipe.name} trains no model")
+    return read_round_model(recipe.question.round_input or "", spec.training)

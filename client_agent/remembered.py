@@ -78,7 +78,7 @@ class RememberedStore:
 
     async def decide(self, entry: Entry, spend: Slot | None = None, draw: SeriesDraw | None = None) -> bool:
         """Write a recipe's first entry, its draw and the mark on its token in one transaction; False if the recipe
-        already has an entry. Raises ``Fatal`` if the token was used before or the series already has a draw."""
+        already has an entry. Raises ``Fatal`` as ``AgentStore.decide``."""
         return await self._write(lambda store: store.decide(entry, spend, draw))
 
     async def draw(self, series_hash: bytes) -> SeriesDraw | None:

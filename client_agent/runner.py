@@ -26,7 +26,7 @@ from client_agent.learners import Learner
 from client_agent.panprivate.watches import FOLDER, Watches
 from client_agent.remembered import RememberedStore
 from client_agent.store import SqlAgentStore
-from tacit.adapters.databases.watermark import Watermark
+from tacit.adapters.databases.watermark import DoubtfulError, Watermark
 from tacit.adapters.disk.files import read_bounded
 from tacit.adapters.disk.folder_lock import alone_in
 from tacit.adapters.network.origins import require_secure_url
@@ -66,9 +66,7 @@ async def open_store(config: AgentConfig, clock: Clock | None = None) -> SqlAgen
     mark = config.state_dir / MARK
     try:
         return await SqlAgentStore.open(path, Watermark(mark, clock))
-    except UsageError as error:
-        if not str(error).startswith(f"{mark}:"):
-            raise
+    except DoubtfulError as error:
         raise UsageError(
             f"{mark}: the journal beside it is older than what this device has decided, or the mark itself is lost; "
             "put the newest journal back, or enrol the device anew in an empty folder once every budget period is over"

@@ -104,8 +104,8 @@ KEPT = {
 
 
 def bring_up(connection: sqlite3.Connection) -> None:
-    """Bring a file to the newest revision, inside the connection's transaction. Raises ``UsageError`` for a file of a
-    newer version, and ``Fatal`` for one that is no device's journal."""
+    """Bring a file to the newest revision, inside the connection's transaction. Raises ``UsageError`` for a file of
+    another version that no step leads from, and ``Fatal`` for one that is no device's journal."""
     names = list(REVISIONS)
     steps = names[names.index(found) + 1 :] if (found := _revision_of(connection, names)) else names
     for name in steps:
@@ -124,8 +124,10 @@ def _revision_of(connection: sqlite3.Connection, known: list[str]) -> str:
     if not {"alembic_version", "entries"} <= tables:
         raise Fatal("the database is not a device's journal")
     found = [str(name) for (name,) in connection.execute("SELECT version_num FROM alembic_version")]
-    if len(found) != 1 or found[0] not in known:
-        raise UsageError(
-            f"the database was made by a newer version of Tacit (revision {', '.join(found)}); start that version"
-        )
-    return found[0]
+    if len(found) != 1 or not found[0].isdecimal():
+        raise Fatal("the database is not a device's journal")
+    (revision,) = found
+    if revision not in known:
+        whose, then = ("a newer", "that version") if revision > known[-1] else ("an older", "one in between first")
+        raise UsageError(f"the database was made by {whose} version of Tacit (revision {revision}); start {then}")
+    return revision

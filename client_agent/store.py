@@ -9,7 +9,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar
 
-from client_agent.journal import DRAWN_TWICE, ENTRY_STATES, Entry, Fact, MemoryAgentStore, Prefetch, SeriesDraw, State
+from client_agent.journal import (
+    DRAWN_TWICE,
+    ENTRY_STATES,
+    UNCHARGED,
+    Entry,
+    Fact,
+    MemoryAgentStore,
+    Prefetch,
+    SeriesDraw,
+    State,
+)
 from client_agent.schema import bring_up
 from tacit.adapters.databases.sqlite_file import BriefFile, create_private, still_there
 from tacit.adapters.databases.watermark import Watermark
@@ -45,6 +55,7 @@ _PUT_PREFETCH = (
 _FORGET = "DELETE FROM prefetches WHERE epoch < ?"
 _EMPTY_SPENT = "UPDATE prefetches SET token = x'', preimages = x'', pending = x'' WHERE spent AND token != x''"
 _IS_DECIDED = "SELECT 1 FROM entries WHERE recipe_hash = ?"
+_IS_DRAWN = "SELECT 1 FROM series WHERE series_hash = ?"
 _PUT_DRAW = f"{_insert('series', _DRAW)} ON CONFLICT DO NOTHING"
 _SPEND = (
     "UPDATE prefetches SET spent = 1 "
@@ -148,7 +159,7 @@ class SqlAgentStore:
 
     async def decide(self, entry: Entry, spend: Slot | None = None, draw: SeriesDraw | None = None) -> bool:
         """Write a recipe's first entry, its draw and the mark on its token in one transaction; False if the recipe
-        already has an entry. Raises ``Fatal`` if the token was used before or the series already has a draw."""
+        already has an entry. Raises ``Fatal`` as ``AgentStore.decide``."""
 
         def write(connection: sqlite3.Connection) -> bool:
             if connection.execute(_IS_DECIDED, (entry.recipe_hash,)).fetchone() is not None:
@@ -156,6 +167,8 @@ class SqlAgentStore:
             ENTRY_STATES.check(None, entry.state)
             if draw is not None and connection.execute(_PUT_DRAW, asdict(draw)).rowcount != 1:
                 raise Fatal(DRAWN_TWICE)
+            if entry.answers_round and connection.execute(_IS_DRAWN, (entry.series_hash,)).fetchone() is None:
+                raise Fatal(UNCHARGED)
             if spend is not None and connection.execute(_SPEND, _slot_values(spend)).rowcount != 1:
                 raise Fatal("the token of the recipe's slot is missing or was used before")
             connection.execute(_DECIDE, _values(entry))

@@ -9,17 +9,18 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from copy import copy
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 from typer.exceptions import TyperException
 from typer.models import TyperInfo
 
-from infra.base.hash_arguments import taking_hashes
 from infra.base.imports import no_collection
 from infra.views.plain import visible
 from tacit import __version__
@@ -27,6 +28,9 @@ from tacit.errors import Abort, Fatal, HarmfulToRetryError, Refusal, TacitError
 from tacit.extras import LABORATORY, missing_laboratory
 from tacit.native_level import wanted_level
 from tacit.ports import TransportError
+
+_LIKE_AN_OPTION = re.compile(r"-[A-Za-z0-9_-]{42}")
+"""A hash of 32 bytes that begins with a hyphen; no option has so long a name."""
 
 OK, FAILED, USAGE, INTERRUPTED, NEVER_AGAIN = 0, 1, 2, 130, 78
 COMPLETION = "_TACIT_COMPLETE"
@@ -221,3 +225,44 @@ def _complain(kind: str, detail: str, *, rule: str = "", hint: str = "", as_json
 
 if __name__ == "__main__":
     main()
+
+
+class HashCommand(TyperCommand):
+    """A command that takes hashes as arguments wherever they stand."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse ``args``, in which hashes that look like options are moved behind ``--``."""
+        with_value = {
+            name
+            for one in self.params
+            if not getattr(one, "is_flag", True)
+            for name in (*one.opts, *one.secondary_opts)
+        }
+        return super().parse_args(ctx, moved(args, with_value))
+
+
+def moved(args: Sequence[str], with_value: set[str]) -> list[str]:
+    """``args`` with the hashes that look like options at the end, behind ``--``, unless they are the value of an option
+    (those ``with_value`` have one)."""
+    if "--" in args:
+        return list(args)
+    before = ["", *args]
+    found = [one for last, one in zip(before, args, strict=False) if _is_hash(one) and last not in with_value]
+    if not found:
+        return list(args)
+    rest = [one for last, one in zip(before, args, strict=False) if not _is_hash(one) or last in with_value]
+    return [*rest, "--", *found]
+
+
+def taking_hashes(app: typer.Typer) -> typer.Typer:
+    """``app``, whose commands, and those of its groups, take such hashes."""
+    for command in app.registered_commands:
+        command.cls = HashCommand
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            taking_hashes(group.typer_instance)
+    return app
+
+
+def _is_hash(argument: str) -> bool:
+    return _LIKE_AN_OPTION.fullmatch(argument) is not None

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, NOW, RecipeKit, changed
 from tacit import hpke
@@ -20,6 +24,26 @@ LOW_ORDER = bytes([1]) + bytes(31)
 NUMBERS = (0, 2**32, MAX_INTEGER)
 TEXTS = ("", "0", "NaN", "-1", "1e400", "9" * 9, "\u0663", "\u202e\u0000x", "a" * 600)
 URLS = ("https://", "http://[::1", "https://a.example:99999999", "https://" + "a" * 500, "javascript:0", "https://a\\b")
+
+
+def sparse(path: Path) -> None:
+    """A file of 2 GiB that takes no space."""
+    with path.open("wb") as file:
+        file.truncate(2 << 30)
+
+
+ODD_FILES = pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (sparse, "larger than"),
+        (os.mkfifo, "not a regular file"),
+        (Path.mkdir, "Is a directory"),
+        (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
+        (lambda path: path.symlink_to(path), "Too many levels"),
+    ],
+    ids=["sparse", "fifo", "folder", "device", "circle"],
+)
+"""What may stand where a file is expected: how it is made, and what is said of it."""
 KEYS = (b64url(LOW_ORDER), b64url(bytes(32)), b64url(b"\xff" * 32), "AAAA", "=")
 
 

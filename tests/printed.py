@@ -20,6 +20,7 @@ import typer
 
 from infra.cli import COMMANDS, build, run
 from tests.conftest import ROOT
+from tests.kit.processes import START_SECONDS
 
 DOCUMENTS = (
     "README.md",
@@ -51,7 +52,7 @@ READY = {"up": "Ctrl-C stops everything", "serve": '"url"', "agent": "started", 
 """What it says once it does its work."""
 HOSTING = '"changing": 0, "devices": [1-9]'
 """The same of a host of many devices, each of which has its journal by then."""
-START_SECONDS, STOP_SECONDS = 120.0, 60.0
+STOP_SECONDS = 60.0
 LIMIT_SECONDS = 900.0
 
 
@@ -120,7 +121,7 @@ class Walk:
         program.chmod(0o755)
         self._staying: list[tuple[str, subprocess.Popen[bytes], Path]] = []
 
-    def give(self, command: str, status: int = 0) -> None:
+    def require(self, command: str, status: int = 0) -> None:
         """Give a command. Raises ``AssertionError`` where it does not end with ``status``, or what stays is over before
         it is ready."""
         stays = STAYS.match(command)

@@ -15,7 +15,7 @@ from infra.authoring.publishing import LOCK
 from infra.authoring.publishing_time import crowd_words
 from infra.stacks.command_options import policy_of, read_file
 from infra.stacks.layout import Layout
-from infra.views.learn_run_view import Row, draw
+from infra.views.learn_run_view import PICTURES, Row, drawn
 from infra.views.terminal import notes
 from tacit.adapters.disk.files import replace_file
 from tacit.adapters.disk.folder_lock import turn_in
@@ -56,6 +56,11 @@ class Files:
         """The files of these names. Raises ``UsageError`` and ``DecodeError``."""
         if picture is not None and test is None:
             raise UsageError("a picture shows loss and accuracy; give examples to try the models on: --test FILE")
+        if picture is not None and _form_of(picture) not in PICTURES:
+            raise UsageError(f"{picture}: a picture's name ends with .{' or .'.join(PICTURES)}")
+        for path in (model, picture):
+            if path is not None and not path.parent.is_dir():
+                raise UsageError(f"{path.parent}: no such folder")
         own = None if initial is None else OwnModel.read(read_file(initial), str(initial))
         found = cls(plan, _examples(plan, test), model, picture, own)
         first_model(plan.training.architecture, plan.seed, found.initial)
@@ -67,12 +72,14 @@ class Files:
         return None if self.own is None else self.own.file
 
     def rows(self, found: Standing) -> list[Row]:
-        """The rounds of the run that are over, each with loss and accuracy of the model after it."""
+        """The published rounds of the run, each that is over with loss and accuracy of the model after it."""
         rows = []
-        for live, trained, after in found.ended:
-            loss, accuracy = self._on_examples(after)
-            why = found.passed_over if trained is found.run.rounds[-1] else ""
-            rows.append(Row(trained.index, live.recipe, live.index, trained.contributions, loss, accuracy, why))
+        for live, trained, after in found.trained:
+            is_newest = trained is found.run.rounds[-1]
+            waits = is_newest and found.is_waiting
+            loss, accuracy = (None, None) if waits else self._on_examples(after)
+            why = found.passed_over if is_newest else ""
+            rows.append(Row(trained.index, live.recipe, live.index, trained.contributions, loss, accuracy, why, waits))
         return rows
 
     def write(self, found: Standing, rows: Sequence[Row]) -> None:
@@ -80,7 +87,7 @@ class Files:
         if self.model is not None:
             replace_file(self.model, self._model_bytes(found.run.model, self.model))
         if self.picture is not None and rows:
-            draw(rows, self.picture)
+            replace_file(self.picture, drawn(rows, _form_of(self.picture)))
 
     def _on_examples(self, model: bytes) -> tuple[float | None, float | None]:
         """Loss (nats) and accuracy of a model; None without examples."""
@@ -137,6 +144,10 @@ async def begun(files: Files, at: Place, layout: Layout, key: Signer, start: int
         notes().print(f"published {plan.name} as entry {found.index} of the log: it is charged once, in full")
         notes().print(crowd_words(series.probe, crowd), style="dim")
         return found
+
+
+def _form_of(picture: Path) -> str:
+    return picture.suffix.removeprefix(".").lower()
 
 
 def _first_round(files: Files) -> RoundModel:

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from infra.commands import hosting, watching
+from infra.base.flags import AsJson
+from infra.commands import hosting
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
+from tacit.methods.base.statistics import MAX_OCCURRENCES
 
 if TYPE_CHECKING:
     from client_agent.common import Common
@@ -20,10 +22,7 @@ if TYPE_CHECKING:
     from client_agent.journal import Entry
     from infra.views.agent_lines import AgentLines, Fields
 
-
 app = typer.Typer(help="Run one device's agent, or read its journal.", no_args_is_help=True)
-app.command("record")(watching.record)
-app.command("state")(watching.state)
 app.command("host")(hosting.host)
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="The agent's configuration, JSON or TOML.")]
@@ -133,7 +132,7 @@ def journal(
     """
     from client_agent.config import AgentConfig
     from client_agent.runner import database_of
-    from infra.views.journal_view import show_journal
+    from infra.views.agent_lines import show_journal
     from infra.views.terminal import print_json
     from tacit.service.base.config_files import load_config
 
@@ -180,3 +179,50 @@ async def _read(config: AgentConfig) -> tuple[dict[str, Any], list[Entry]]:
         "recipes": journal_table(entries),
     }
     return document, entries
+
+
+@app.command("record")
+def record(
+    event: Annotated[str, typer.Argument(help="Name of the event: the metric of the recipes that watch it.")],
+    config: ConfigOption,
+    times: Annotated[int, typer.Option("--times", min=0, max=MAX_OCCURRENCES, help="How often it happened.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Tell this device's agent, which must be at work, that an event happened just now. Prints nothing without --json,
+    except a note if no recipe watches the event, so that nothing is kept.
+
+    Example: tacit agent record visit --config .tacit/agents/0/agent.json
+    """
+    from client_agent.config import AgentConfig
+    from client_agent.panprivate.listening import OK, UNWATCHED, tell
+    from infra.views.terminal import notes, print_json
+    from tacit.service.base.config_files import load_config
+
+    answer = tell(load_config(config, AgentConfig).state_dir, event, times)
+    if answer not in {OK, UNWATCHED}:
+        raise UsageError(f"{event}: {answer or 'the agent ended'}; an event has a name such as visit")
+    if as_json:
+        print_json({"recorded": answer == OK})
+    elif answer == UNWATCHED:
+        notes().print(f"no recipe watches {event} on this device now; nothing was kept", markup=False)
+
+
+@app.command("state")
+def state(config: ConfigOption, as_json: AsJson = False) -> None:
+    """List the encrypted state of each recipe that watches an event: step, bytes and file, which depend on no event.
+
+    Example: tacit agent state --config .tacit/agents/0/agent.json
+    """
+    from client_agent.config import AgentConfig
+    from client_agent.panprivate.watches import FOLDER, states_in
+    from infra.views.terminal import answers, plain_table, print_json
+    from tacit.service.base.config_files import load_config
+
+    rows = states_in(load_config(config, AgentConfig).state_dir / FOLDER)
+    if as_json:
+        print_json(rows)
+        return
+    table = plain_table("recipe", "step", "bytes", "path")
+    for row in rows:
+        table.add_row(str(row["recipe"]), str(row["step"]), f"{row['bytes']:,}", str(row["path"]))
+    answers().print(table if rows else "no state here: this device watches nothing now")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import resource
 import signal
 import sys
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tacit.adapters.disk.descriptors import raise_limit
 from tacit.adapters.system import SystemClock
 from tacit.moments import when
 from tacit.ports import Clock
@@ -133,3 +133,13 @@ def words_of(counts: Counts) -> str:
     parts.append(f"tokens held for {counts.slots_held} of {counts.slots_known} slots")
     parts += [f"{number} {state}" for state, number in sorted(counts.entries.items())]
     return " · ".join(parts)
+
+
+def raise_limit() -> int:
+    """Raise this process's soft limit on open files to the hard limit, for processes with many sockets and files;
+    return it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        return hard
+    return soft

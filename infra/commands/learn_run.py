@@ -115,19 +115,21 @@ def show(
     from infra.authoring.learning import Files
 
     own = _plan_in(path)
-    shown = _Shown(Files.of(own, test, model, plot, initial), as_json=as_json)
+    shown = _Shown(Files.of(own, test, model, plot, initial), as_json=as_json, waits=True)
     asyncio.run(_standing(layout_of(state_dir), shown))
     if as_json:
         print_json(shown.document())
 
 
 class _Shown:
-    """Prints the rounds of a run as they end, and writes the files that are wanted."""
+    """Prints the rounds of a run as they end, and writes the files that are wanted. ``waits``: also prints one whose
+    release may still come."""
 
-    def __init__(self, files: Files, *, as_json: bool) -> None:
-        self.files, self._quiet = files, as_json
+    def __init__(self, files: Files, *, as_json: bool, waits: bool = False) -> None:
+        self.files, self._quiet, self._waits = files, as_json, waits
         self._found: Standing | None = None
         self._rows: list[Row] = []
+        self._shown = 0
 
     def take(self, found: Standing) -> None:
         """Print what is new, and write the newest model and the picture. Raises ``UsageError``."""
@@ -137,9 +139,10 @@ class _Shown:
         if not self._quiet:
             if self._found is None:
                 show_run(found.series, console)
-            for row in rows[len(self._rows) :]:
-                console.print(row.line(), soft_wrap=True)
-        self._found, self._rows = found, rows
+            for row in rows[self._shown :]:
+                if self._waits or not row.waits:
+                    console.print(row.line(), soft_wrap=True)
+        self._found, self._rows, self._shown = found, rows, sum(not row.waits for row in rows)
         self.files.write(found, rows)
 
     def document(self) -> dict[str, Any]:
@@ -213,11 +216,12 @@ async def _logged(layout: Layout, name: str) -> tuple[LiveSeries, list[Row]]:
         found = series_called(log, name)
         if found is None or not isinstance(found.series.probe.question.encoder, Update):
             raise UsageError(f"the log shows no training run called {name}; tacit learn run PLAN begins one")
-        rows = []
-        for live in published_rounds(log, found.series):
+        published, rows = published_rounds(log, found.series), list[Row]()
+        for live in published:
             documents = await released(transport, at.collector, live.recipe.hash_text)
             count = sum(int(one["report_count"]) for one in documents) if documents else None
-            rows.append(Row(index_of(live.recipe), live.recipe, live.index, count))
+            waits = count is None and live is published[-1]
+            rows.append(Row(index_of(live.recipe), live.recipe, live.index, count, waits=waits))
         return found, rows
 
 

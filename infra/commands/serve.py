@@ -140,7 +140,7 @@ def _print_config(name: str, config: Path | None, *, as_json: bool) -> None:
         raise typer.BadParameter("--print-config reads no configuration")
     if name not in (*KINDS, AGENT):
         raise typer.BadParameter(f"{name} has no configuration; choose one of {', '.join((*KINDS, AGENT))}")
-    from infra.tools.documents.printing import print_configuration
+    from infra.tools.documents.configuration import print_configuration
 
     print_configuration(name, as_json=as_json)
 

@@ -123,12 +123,7 @@ class ServiceConfigs:
             "hpke_keys": ["hpke.key"],
             "peer_file": "peer.json",
             "state_keys": ["state.key"],
-            "log": {
-                "url": self.urls["recipe_server"],
-                "key": self.log_key,
-                "poll_seconds": self.options.poll_seconds,
-            },
-            "policy": self.policy,
+            **self._followed(),
         }
 
     def _leader(self) -> dict[str, Any]:
@@ -162,6 +157,15 @@ class ServiceConfigs:
         counted = {"most_messages": ANY_MESSAGES} if self.options.counted else {}
         return {**self._one_server("shuffler"), **own, **counted}
 
+    def _followed(self) -> dict[str, Any]:
+        """The log that a service follows, and the policy by which it judges recipes."""
+        log = {
+            "url": self.urls["recipe_server"],
+            "key": self.log_key,
+            "poll_seconds": self.options.poll_seconds,
+        }
+        return {"log": log, "policy": self.policy}
+
     def _one_server(self, name: str) -> dict[str, Any]:
         return {
             "operator": OPERATORS[name],
@@ -169,12 +173,7 @@ class ServiceConfigs:
             "hpke_keys": ["hpke.key"],
             "release_grace": RELEASE_GRACE,
             "idle_seconds": self.options.idle_seconds,
-            "log": {
-                "url": self.urls["recipe_server"],
-                "key": self.log_key,
-                "poll_seconds": self.options.poll_seconds,
-            },
-            "policy": self.policy,
+            **self._followed(),
         }
 
     def _collector(self) -> dict[str, Any]:
@@ -185,12 +184,7 @@ class ServiceConfigs:
             "admin_token": "collections.token",
             "publish": {"url": self.urls["recipe_server"], "token": "results.token"},
             "idle_seconds": self.options.idle_seconds,
-            "log": {
-                "url": self.urls["recipe_server"],
-                "key": self.log_key,
-                "poll_seconds": self.options.poll_seconds,
-            },
-            "policy": self.policy,
+            **self._followed(),
         }
 
     def _admin(self) -> dict[str, Any]:
@@ -202,10 +196,5 @@ class ServiceConfigs:
             "epoch_seconds": self.options.epoch_seconds,
             "check_in_seconds": usual_check_in(self.options),
             "collector": {"url": self.urls["collector"], "token": "collections.token"},
-            "log": {
-                "url": self.urls["recipe_server"],
-                "key": self.log_key,
-                "poll_seconds": self.options.poll_seconds,
-            },
-            "policy": self.policy,
+            **self._followed(),
         }

@@ -1,17 +1,20 @@
-"""What ``tacit agent run`` prints in a terminal: one short line per event, shared by agents that report the same."""
+"""What ``tacit agent run`` prints in a terminal: one short line per event, shared by agents that report the same; and a
+device's journal."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
+from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.panel import Panel
 from rich.text import Text
 
-from client_agent.journal import Fact
+from client_agent.journal import Entry, Fact
 from client_agent.runner import OVER
-from infra.views.terminal import STYLES
+from infra.views.terminal import STYLES, answers, plain_table, styled
 from tacit.moments import when
 from tacit.ports import Clock
 
@@ -107,3 +110,40 @@ def _words(event: str, fields: Fields) -> str:
     after = f" after {tries} tries" if isinstance(tries, int) and tries > 1 else ""
     words = f"{fields.get('recipe', '')}: {event.replace('-', ' ')}{after}".removeprefix(": ")
     return f"{words} ({detail})" if detail else words
+
+
+def show_journal(document: dict[str, Any], entries: list[Entry]) -> None:
+    """Print the journal ``entries``, and what ``document`` says of the device."""
+    console = answers()
+    table = plain_table("recipe", "decided", "decision", "ε charged", "tries", "detail")
+    for entry in entries:
+        table.add_row(
+            Text(entry.name, style="bold"),
+            when(entry.decided_at),
+            styled(entry.state.value),
+            entry.charged_epsilon or "0",
+            str(entry.attempts),
+            Text(_detail(entry)),
+        )
+    budget, slots = document["budget"], document["slots"]
+    caption = Text(
+        f"ε {budget['charged']} of {budget['epsilon']} (δ {budget['delta']}) charged in {budget['days']} days, "
+        f"with the relay {budget['charged_with_relay']} of {budget['epsilon_with_relay']} · "
+        f"tokens held for {slots['held']} of {slots['known']} slots · log of {document['log']['entries']} entries",
+        style="dim",
+    )
+    body = table if entries else Text("nothing was decided yet")
+    console.print(Panel(Group(body, caption), title="[bold]This device's journal", title_align="left"))
+    if document["log"]["failure"]:
+        said = f"{document['log']['failure']}\nThis device does not trust the log any more and does nothing."
+        console.print(Panel(Text(said), title="[bold red]The log failed", title_align="left"))
+    for name, trouble in document["troubles"].items():
+        if name == Fact.LOG_TROUBLE.value and document["log"]["failure"]:
+            continue
+        console.print(Text(f"{name} since {when(trouble['since'])}: {trouble['detail']}", style="yellow"))
+
+
+def _detail(entry: Entry) -> str:
+    if entry.state.value == "scheduled" and not entry.attempts:
+        return f"will be sent at {when(entry.send_at)}"
+    return entry.detail

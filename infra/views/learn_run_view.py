@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
@@ -22,11 +22,15 @@ if TYPE_CHECKING:
 
 HEADER: Final = f"{'round':>5}  {'contributions':>13}  {'loss':>7}  {'accuracy':>8}  reports"
 
+PICTURES: Final = ("png", "svg")
+"""The forms of pictures, as files end."""
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """A round of a run. ``contributions``: how many took part, None where nothing is released; ``loss`` (nats) and
-    ``accuracy`` of the model after it, None without examples to try it on; ``passed_over``: why there is no release."""
+    ``accuracy`` of the model after it, None without examples to try it on; ``passed_over``: why there is no release;
+    ``waits``: whether it may still come."""
 
     index: int
     recipe: Recipe
@@ -35,6 +39,7 @@ class Row:
     loss: float | None = None
     accuracy: float | None = None
     passed_over: str = ""
+    waits: bool = False
 
     def document(self) -> dict[str, Any]:
         """The row as JSON."""
@@ -50,7 +55,8 @@ class Row:
     def line(self) -> Text:
         """The row for a person."""
         interval = self.recipe.interval
-        number = "none" if self.contributions is None else f"{self.contributions:,}"
+        missing = "not yet" if self.waits else "none"
+        number = missing if self.contributions is None else f"{self.contributions:,}"
         loss = "-" if self.loss is None else f"{self.loss:.3f}"
         accuracy = "-" if self.accuracy is None else f"{self.accuracy:.1%}"
         words = f"{self.index:>5}  {number:>13}  {loss:>7}  {accuracy:>8}  {span(interval.start, interval.end)}"
@@ -85,23 +91,26 @@ def show_run(series: LiveSeries, console: Console) -> None:
     console.print(Text(HEADER, style="bold"), soft_wrap=True)
 
 
-def draw(rows: Sequence[Row], path: Path) -> None:
-    """Draw loss and accuracy by round into ``path`` (PNG or SVG), from ``rows`` that have both."""
+def drawn(rows: Sequence[Row], form: str) -> bytes:
+    """The picture of loss and accuracy by round, of the rows that have both; ``form``: one of ``PICTURES``."""
     require_extra("the picture", "figures", "matplotlib")
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
-    tried = [row for row in rows if row.accuracy is not None]
-    canvas = Figure(figsize=(6.4, 4.4), layout="constrained")
+    tried = [(row.index + 1, row.loss, row.accuracy) for row in rows if row.loss is not None]
+    canvas, written = Figure(figsize=(6.4, 4.4), layout="constrained"), io.BytesIO()
     place = canvas.subplots()
     beside = place.twinx()
-    rounds = [row.index + 1 for row in tried]
-    place.plot(rounds, [row.accuracy for row in tried], color="#2b8a3e", marker="o", label="accuracy")
-    beside.plot(rounds, [row.loss for row in tried], color="#1c7ed6", marker="s", label="loss")
+    rounds = [index for index, *_ in tried]
+    place.plot(rounds, [accuracy or 0.0 for *_, accuracy in tried], color="#2b8a3e", marker="o", label="accuracy")
+    beside.plot(rounds, [loss for _, loss, _ in tried], color="#1c7ed6", marker="s", label="loss")
+    place.xaxis.set_major_locator(MaxNLocator(integer=True))
     place.set(xlabel="rounds", ylabel="accuracy")
     beside.set(ylabel="loss (nats)")
     place.grid(visible=True, linewidth=0.4, alpha=0.5)
     canvas.legend(frameon=False, loc="outside upper center", ncols=2)
-    canvas.savefig(path, dpi=130)
+    canvas.savefig(written, dpi=130, format=form)
+    return written.getvalue()
 
 
 def _clip(rows: Sequence[Row]) -> float | None:

@@ -11,22 +11,25 @@ from rich.text import Text
 
 from infra.views.answer_table import AnswerRow, answers_table
 from infra.views.claim_words import adversary_text, delta_text, epsilon_text, is_conditional
-from infra.views.response_lines import exact_text, response_lines
 from infra.views.terminal import plain_table, span
 from tacit.methods.base.statistics import STATISTICS
 from tacit.methods.figures import (
     MARGIN,
     form_of,
+    has_population,
     margin,
     number,
     places_drawn,
     population_texts,
     rest_words,
     share_texts,
+    with_margin,
 )
 from tacit.methods.result import answers
 from tacit.moments import when
-from tacit.recipe.cautions import cautions, missing_share
+from tacit.recipe.cautions import cautions, devices, missing_share
+
+WHOSE = {"recipe": "as the recipe states", "analyst": "as you state"}
 
 HEADINGS = ("who might look at a contribution", "ε stated", "δ", "ε of this batch")
 
@@ -168,3 +171,47 @@ def _price(document: Mapping[str, Any]) -> Group:
     for row in price_rows(document):
         table.add_row(*row)
     return Group(table, Text(price_caption(document), style="dim"))
+
+
+def response_lines(document: Mapping[str, Any]) -> list[str]:
+    """Return sentences on asked, expected and counted contributions, on the number of devices behind them, and on what
+    each interval covers."""
+    response = document.get("response", {})
+    mean = STATISTICS[document["statistic"]].is_ratio
+    lines = [
+        *_asked(document),
+        *_answered(response),
+        f"an estimate is the {'mean' if mean else 'total'} of the devices that answered, and its interval is for these",
+    ]
+    if has_population(document):
+        lines.append("the interval for all devices asked holds whatever the silent ones would have answered")
+    elif response.get("asked") is None:
+        lines.append("nothing is said about devices that stayed silent, which may have other answers")
+    return lines
+
+
+def _asked(document: Mapping[str, Any]) -> list[str]:
+    response, counted = document.get("response", {}), f"{document['report_count']:,} contributions counted"
+    asked, expected = response.get("asked"), response.get("expected", {})
+    if asked is None:
+        hint = "; how many devices were asked is not known (--asked N states it)" if response else ""
+        return [f"{counted}{hint}"]
+    words = f"asked {devices(asked)} devices, {WHOSE.get(asked['by'], asked['by'])}"
+    if "contributions" not in expected:
+        return [f"{words} · {counted}"]
+    return [f"{words} · {expected['contributions']:,.0f} contributions expected · {counted}, {expected['share']:.1%}"]
+
+
+def exact_text(document: Mapping[str, Any]) -> str:
+    """Return the number of asked devices and a space if it is known exactly, otherwise an empty text."""
+    asked = document["response"]["asked"]
+    return f"{asked['most']:,} " if asked["least"] == asked["most"] else ""
+
+
+def _answered(response: Mapping[str, Any]) -> list[str]:
+    answered = response.get("answered")
+    if answered is None:
+        return []
+    estimate, error = answered["estimate"], answered["stderr"]
+    told = with_margin(estimate, error, ",.0f") if error else number(estimate, ",.0f")
+    return [f"sent by a sample of {told} devices that answered"]

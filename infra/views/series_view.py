@@ -18,10 +18,9 @@ from tacit.errors import Refusal
 from tacit.models.form import Cap
 from tacit.models.forms import form_of
 from tacit.recipe.charges import with_relay_of
-from tacit.recipe.claims import claim_of
+from tacit.recipe.claims import claim_of, independent_claim, total_claim
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.series import Series
-from tacit.recipe.series_claims import independent_claim, total_claim
 from tacit.recipe.writing.series_builder import expected_contributions, population_of, share_taking_part
 
 MOST_ROUNDS = 12

@@ -91,6 +91,12 @@ def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], con
         "minutes after it is published.",
         soft_wrap=True,
     )
+    if 0 < len(agents) < layout.options.batch_floor:
+        console.print(
+            f"A result needs {layout.options.batch_floor} answers, which {len(agents)} devices cannot give: start this "
+            f"again with --agents {_usual_population(layout)}.",
+            soft_wrap=True,
+        )
     console.print(
         "Next, in a second terminal:",
         *(f"  {line}" for line in _next(layout, agents)),
@@ -104,12 +110,9 @@ def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], con
 def _next(layout: Layout, agents: list[Path]) -> list[str]:
     """Commands to try next, ready to be pasted."""
     place = where(layout)
-    population = max(
-        len(agents), math.ceil(layout.options.batch_floor / FILL)
-    )  # at rate 1, a few devices fill it for certain
     question = (
         "--name visits --text 'How many doctor visits?' --metric mdvis --buckets 0,1,2,4,8 --rate 1 "
-        f"--population {population}"
+        f"{_asked(layout, len(agents))}"
     )
     first = [f"tacit agent host {shlex.quote(str(agents[0].parent.parent))}"] if agents else []
     return [
@@ -118,6 +121,19 @@ def _next(layout: Layout, agents: list[Path]) -> list[str]:
         f"tacit recipe publish visits.json{place}",
         f"tacit collect visits --wait 300{place}",
     ]
+
+
+def _asked(layout: Layout, devices: int) -> str:
+    """How many devices are asked at rate 1: those there are, if the least B can be filled with them."""
+    floor, usual = layout.options.batch_floor, _usual_population(layout)
+    if floor <= devices < usual:
+        return f"--population {devices} --min-batch-size {floor}"
+    return f"--population {max(devices, usual)}"
+
+
+def _usual_population(layout: Layout) -> int:
+    """The fewest devices whose B, a usual share of them, is one that the stack's policies accept."""
+    return math.ceil(layout.options.batch_floor / FILL)
 
 
 def where(layout: Layout) -> str:

@@ -1,9 +1,11 @@
-"""The collector's background work: the log, the collections, the publishing of results."""
+"""The collector's background work: the publishing of results."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 from services.collector.config import PublishConfig
-from services.collector.ports import ReleasesTx
 from services.collector.records import Result
 from tacit import media_types
 from tacit.ports import TransportError
@@ -53,3 +55,15 @@ class PublishDriver:
             return
         async with self._store.transaction() as tx:
             await tx.set_published(result.collection)
+
+
+class ReleasesTx(Protocol):
+    """The transaction that publishes results."""
+
+    async def unpublished(self, limit: int) -> Sequence[Result]:
+        """At most ``limit`` releases that the recipe server has not acknowledged."""
+        ...
+
+    async def set_published(self, collection: str) -> None:
+        """Record that the recipe server has the result."""
+        ...

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
-from services.collector.leader_exchange import LeaderExchange
-from services.collector.one_server_exchange import OneServerExchange
+from services.collector.exchanges import LeaderExchange, OneServerExchange
 from services.collector.progress import Pace, Progress, Subject
 from services.collector.records import Collection, CollectionState
 from services.collector.store import CollectorStore

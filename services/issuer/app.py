@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from services.issuer.config import IssuerConfig
-from services.issuer.drivers import CountDriver, DirectoryDriver, KeyDriver
 from services.issuer.handlers import (
     ISSUER,
     MAX_REQUEST,
@@ -15,7 +14,7 @@ from services.issuer.handlers import (
     get_issuance,
     post_token_request,
 )
-from services.issuer.service import Issuer
+from services.issuer.service import CountDriver, DirectoryDriver, Issuer, KeyDriver
 from services.issuer.store import IssuerStore
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url

@@ -20,7 +20,7 @@ from tacit.operations.learning_rounds import NextRound, Run, Trained, next_round
 from tacit.operations.publishing import send_leaf, send_model, signed_leaf
 from tacit.operations.results import PASSING, CollectorAccess, released
 from tacit.operations.series_rounds import awaited, publish_round, published_rounds, series_called
-from tacit.ports import Clock, Transport
+from tacit.ports import Clock, Transport, TransportError
 from tacit.recipe.asking import asked_until
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
@@ -31,6 +31,10 @@ LOOK_SECONDS: Final = 1.0
 """The shortest pause between two reads of the log."""
 LOOKS: Final = 50
 """About how many reads of the log a wait takes."""
+TRIES: Final = 7
+"""How often a step is taken while a service does not answer, which may be starting."""
+TRY_SECONDS: Final = 10.0
+"""The pause between two tries."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +63,20 @@ class Standing:
     passed_over: str = ""
 
     @property
-    def is_over(self) -> bool:
-        """Whether no round follows and none is waited for."""
-        return self.run.following is None and (self.run.waits_for is None or bool(self.passed_over))
+    def is_waiting(self) -> bool:
+        """Whether the newest round is published and its release may still come."""
+        return self.run.waits_for is not None and not self.passed_over
 
     @property
-    def ended(self) -> list[tuple[LiveRecipe, Trained, bytes]]:
-        """The rounds that are over, each with the file of the model after it."""
+    def is_over(self) -> bool:
+        """Whether no round follows and none is waited for."""
+        return self.run.following is None and not self.is_waiting
+
+    @property
+    def trained(self) -> list[tuple[LiveRecipe, Trained, bytes]]:
+        """The published rounds, each with the file of the model after it."""
         models = [*(one.model for one in self.run.rounds), self.run.model]
-        found = list(zip(self.rounds, self.run.rounds, models[1:], strict=True))
-        return found[:-1] if self.run.waits_for is not None and not self.passed_over else found
+        return list(zip(self.rounds, self.run.rounds, models[1:], strict=True))
 
 
 async def published_series(at: Place, series: Series, key: Signer) -> LiveSeries:
@@ -106,15 +114,24 @@ class LearningRun:
             yield found
             if found.is_over:
                 return
-            if found.run.waits_for is None or found.passed_over:
-                found = await self._begin(found)
-            else:
-                await self._hand_out_again(found)
-            found = await self._finish(found)
+            begin_or_resume = self._hand_out_again if found.is_waiting else self._begin
+            found = await self._patiently(begin_or_resume, found)
+            found = await self._patiently(self._finish, found)
 
     async def standing(self) -> Standing:
         """Where the run is, read from the log and the releases. Raises as ``standings``."""
         return await read_standing(self.plan, self.name, self.at, self._released, self.initial)
+
+    async def _patiently(self, step: Callable[[Standing], Awaitable[Standing]], found: Standing) -> Standing:
+        """Take a step, again where a service does not answer: every step may be taken again. Raises
+        ``TransportError`` after ``TRIES``."""
+        for _ in range(TRIES - 1):
+            try:
+                return await step(found)
+            except TransportError as error:
+                with self.telling(f"{error}; again in {TRY_SECONDS:g} s"):
+                    await self.at.clock.sleep(TRY_SECONDS)
+        return await step(found)
 
     async def _begin(self, found: Standing) -> Standing:
         """Publish the round that follows, and wait until the log shows it."""
@@ -162,12 +179,13 @@ class LearningRun:
         stated = read_round_model(following.recipe.question.round_input or "", self.plan.training)
         await send_model(self.at.transport, self.at.server, stated, following.model)
 
-    async def _hand_out_again(self, found: Standing) -> None:
+    async def _hand_out_again(self, found: Standing) -> Standing:
         """Put the model of the newest round where devices fetch it, while they may need it: who published the round may
         have ended before."""
         recipe = found.rounds[-1].recipe
         if self.at.clock.now() < asked_until(recipe.interval):
             await self._hand_out(NextRound(found.run.rounds[-1].model, recipe))
+        return found
 
     async def _await_keys(self, recipe: Recipe) -> None:
         """Wait until the log shows the token keys of a round, without which nobody accepts it."""

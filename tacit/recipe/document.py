@@ -22,15 +22,20 @@ class Document(Body):
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """The document whose canonical bytes are ``data``. Raises DecodeError with one line that names the member."""
-        return cls.from_body(parse_canonical(data, cls.what))
+        return validated(cls, parse_canonical(data, cls.what), cls.what)._with_bytes(data)
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
         """The document in a leaf's body. Raises DecodeError."""
-        document = validated(cls, dict(body), cls.what)
-        if document.encode() != canonical_bytes(dict(body)):
-            raise DecodeError(f"{cls.what}: a member is null; leave it out")
-        return document
+        plain = dict(body)
+        return validated(cls, plain, cls.what)._with_bytes(canonical_bytes(plain))
+
+    def _with_bytes(self, data: bytes) -> Self:
+        """The document, whose body had these canonical bytes: they are made and hashed once. Raises DecodeError."""
+        if self.encode() != data:
+            raise DecodeError(f"{self.what}: a member is null; leave it out")
+        self.__dict__["hash"] = hashlib.sha256(data).digest()
+        return self
 
     def body(self) -> dict[str, Any]:
         """Plain JSON values; optional members that are absent are left out."""

@@ -209,10 +209,6 @@ class Policy(Part):
         """Signing key of a trusted gateway, or None."""
         return _key(self.gateways, name)
 
-    def analyst_key(self, name: str) -> bytes | None:
-        """Signing key of a trusted analyst, or None."""
-        return _key(self.analysts, name)
-
 
 def _key(keys: dict[str, str] | None, name: str) -> bytes | None:
     text = (keys or {}).get(name)

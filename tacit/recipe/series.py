@@ -4,7 +4,7 @@ A series is its own leaf, signed by the analyst before any of its rounds. It hol
 common (the template: a recipe without ``name``, ``interval``, ``token``, ``series`` and ``question.round_input``), how
 many there may be, where and when, and what all of them together cost. A round is a complete recipe that names the
 series' hash and its own index. This module defines the form; the rules are in ``tacit.rules.series``, the cost in
-``tacit.recipe.series_claims``.
+``tacit.recipe.claims``.
 """
 
 from __future__ import annotations

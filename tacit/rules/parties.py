@@ -35,40 +35,30 @@ def operators_equal(recipe: Recipe, policy: Policy, context: Context) -> str | N
 
 def analyst_known(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """``parties.analyst``, operator and key, is one of the policy's ``analysts``, where it lists any."""
-    if policy.analysts is None:
-        return None
     analyst = recipe.parties.analyst
-    if policy.analyst_key(analyst.operator) == unb64url(analyst.signing_key):
-        return None
     return _untrusted("analyst", analyst.operator, analyst.signing_key, policy.analysts)
 
 
 def issuer_known(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """``parties.issuer``, name and key, is one of the policy's ``issuers``, where it lists any."""
-    if policy.issuers is None:
-        return None
     issuer = recipe.parties.issuer
-    if policy.issuer_key(issuer.name) == unb64url(issuer.signing_key):
-        return None
     return _untrusted("issuer", issuer.name, issuer.signing_key, policy.issuers)
 
 
 def gateway_known(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """``parties.gateway``, operator and key, is one of the policy's ``gateways``, where it lists any."""
-    if policy.gateways is None:
-        return None
     gateway = recipe.parties.gateway
-    if policy.gateway_key(gateway.operator) == unb64url(gateway.signing_key):
-        return None
     return _untrusted("gateway", gateway.operator, gateway.signing_key, policy.gateways)
 
 
-def _untrusted(kind: str, name: str, key: str, trusted: Mapping[str, str]) -> str:
-    """The refusal: whose key it is, and which keys the policy trusts."""
+def _untrusted(kind: str, name: str, key: str, trusted: Mapping[str, str] | None) -> str | None:
+    """The refusal, unless the policy trusts that key or lists none: whose key it is, and which keys it trusts."""
+    if trusted is None:
+        return None
     known = trusted.get(name)
-    if known is not None:
-        return f"{kind} {name} has signing key {key}; the policy trusts {known}"
-    return f"{kind} {name} is not trusted; {_listed(trusted)}"
+    if known is None:
+        return f"{kind} {name} is not trusted; {_listed(trusted)}"
+    return None if known == key else f"{kind} {name} has signing key {key}; the policy trusts {known}"
 
 
 def _listed(names: Iterable[str]) -> str:

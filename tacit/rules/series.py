@@ -9,12 +9,12 @@ from tacit.errors import DecodeError, Refusal
 from tacit.models.forms import form_of
 from tacit.moments import moment
 from tacit.recipe.candidates import candidates_of
+from tacit.recipe.claims import total_claim
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.encoder_specs import Prefixes, Update
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
-from tacit.recipe.series_claims import total_claim
 from tacit.recipe.training import read_round_model
 from tacit.rules.detail import Detail, at_most, exactly
 

@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from tacit.adapters.network.origins import is_loopback
-from tacit.adapters.network.port_holder import holder_of
 from tacit.adapters.network.tls import listener_context
 from tacit.errors import UsageError
 from tacit.service.app import METRICS, SERVICE_NAME, STOPPING
@@ -33,6 +32,10 @@ from tacit.service.http.listener import TlsSite, listening_sockets
 from tacit.service.metric_names import PATH
 from tacit.service.metrics_listener import metrics_site, watch_certificates
 from tacit.service.operated import let_operate
+
+PROC = Path("/proc")
+LISTENING = "0A"
+LONGEST_COMMAND = 120
 
 GRACE_SECONDS = 10.0
 BACKLOG = 1024
@@ -262,3 +265,39 @@ def _stop_signals(stop: asyncio.Event, again: asyncio.Event) -> Iterator[None]:
     finally:
         for number in signals:
             loop.remove_signal_handler(number)
+
+
+def holder_of(port: int, proc: Path = PROC) -> str:
+    """The process that listens on the TCP ``port``: its id and command; or that it cannot be seen."""
+    sockets = {f"socket:[{inode}]" for inode in _inodes_listening(port, proc)}
+    for pid in _pids(proc):
+        with contextlib.suppress(OSError):
+            for descriptor in (proc / str(pid) / "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    if os.readlink(descriptor) in sockets:
+                        return f"pid {pid} ({_command(proc / str(pid))})"
+    return f"a process that cannot be seen from here (as root: ss -ltnp 'sport = :{port}')"
+
+
+def _inodes_listening(port: int, proc: Path) -> Iterator[str]:
+    """Inodes of the sockets that listen on ``port``."""
+    for name in ("tcp", "tcp6"):
+        with contextlib.suppress(OSError):
+            for line in (proc / "net" / name).read_text().splitlines()[1:]:
+                row = line.split()
+                if len(row) > 9 and row[3] == LISTENING and int(row[1].rpartition(":")[2], 16) == port:
+                    yield row[9]
+
+
+def _pids(proc: Path) -> list[int]:
+    return sorted(int(path.name) for path in proc.iterdir() if path.name.isdigit()) if proc.is_dir() else []
+
+
+def _command(process: Path) -> str:
+    try:
+        words = (process / "cmdline").read_bytes().rstrip(b"\0").split(b"\0")
+    except OSError:
+        return "ended meanwhile"
+    text = " ".join(word.decode("utf-8", "replace") for word in words)
+    printable = "".join(char if char.isprintable() else " " for char in text)
+    return printable if len(printable) <= LONGEST_COMMAND else f"{printable[:LONGEST_COMMAND]} ..."

@@ -3,7 +3,7 @@
 Theory (Balcer and Cheu, 2020, section 4). With one message for each user, shuffling adds nothing to pure privacy: if
 the multiset of all messages is epsilon-private, so is each message (Claim 4.2), and so a local protocol can do whatever
 the shuffled one does (Theorem 4.1). What shuffling adds, it adds at a delta above 0. With several messages for each
-user the claim is false (Claims 4.3 and 4.4, ``tacit.shuffled.counterexamples``).
+user the claim is false (Claims 4.3 and 4.4).
 
 Privacy is measured by its factor, ``e^epsilon``: a fraction, or None where no finite epsilon is enough. Neighbours
 differ by replacement of one user's value; all values of the others are gone through.

@@ -11,14 +11,23 @@ costs 2^k steps for all prefixes and all s together.
 from __future__ import annotations
 
 import ctypes
+import logging
+import threading
 from array import array
 from collections.abc import Iterator, Sequence
+from ctypes import c_char_p, c_int, c_size_t, c_uint, c_void_p
 from dataclasses import dataclass, field
+from functools import cache
 from operator import add
 
 from tacit.methods.base.affine import MAX_HASH_BITS, words
 from tacit.methods.base.statistics import MAX_ITEM_BITS
-from tacit.succinct.native.library import load
+from tacit.native_build import BuildError, library_folders, open_library
+from tacit.native_level import OFF, wanted_level
+from tacit.succinct.native.build import SOURCES, compile_library, library_name
+
+_log = logging.getLogger(__name__)
+_loading = threading.Lock()
 
 MAX_FREE_BITS = 20
 LANES = 64
@@ -127,3 +136,29 @@ def _transform(spectrum: list[int]) -> None:
                 one, other = spectrum[at], spectrum[at + half]
                 spectrum[at], spectrum[at + half] = one + other, one - other
         half *= 2
+
+
+def load() -> ctypes.CDLL | None:
+    """The shared object, or None where pure Python is wanted, or where the object neither exists nor can be compiled
+    (reported once in the log)."""
+    if wanted_level() == OFF:
+        return None
+    with _loading:
+        return _load()
+
+
+@cache
+def _load() -> ctypes.CDLL | None:
+    try:
+        library = open_library(library_name(), library_folders(SOURCES), compile_library)
+    except BuildError as error:
+        _log.warning("the kernel of local hashing is not available (%s); supports are counted in pure Python", error)
+        return None
+    library.succinct_add.argtypes = (
+        *(c_char_p, c_char_p, c_size_t, c_uint),
+        *(c_void_p, c_uint, c_uint, c_uint, c_void_p),
+    )
+    library.succinct_add.restype = c_int
+    library.succinct_finish.argtypes = (c_void_p, c_uint, c_uint, c_uint, c_size_t, c_uint, c_void_p)
+    library.succinct_finish.restype = c_int
+    return library

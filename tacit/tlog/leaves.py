@@ -256,8 +256,15 @@ def _decoded(data: bytes) -> SignedLeaf:
         envelope.body,
         envelope.signer,
         unb64url(envelope.signature, length=SIGNATURE_SIZE, what="leaf signature"),
-        canonical_bytes(envelope.body),
+        _body_within(data, content),
     )
+
+
+def _body_within(data: bytes, content: Mapping[str, Any]) -> bytes:
+    """The body of an entry ``data``, whose ``content`` is known, in canonical JSON: what precedes the other members,
+    which are sorted and so stand behind it."""
+    others = canonical_bytes({name: value for name, value in content.items() if name != "body"})
+    return data[len(b'{"body":') : -len(others)]
 
 
 @lru_cache(maxsize=LEAVES_KEPT)

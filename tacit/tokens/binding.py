@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 
 from tacit.codec import Reader
 from tacit.errors import DecodeError, ReportError, ReportRejected
-from tacit.nullifier import nullifier
 from tacit.ports import Entropy
 from tacit.tokens.slots import TokenVerifier
 from tacit.tokens.structures import AUTHENTICATOR_SIZE, NONCE_SIZE, TOKEN_SIZE
@@ -174,3 +173,9 @@ def _why_not(token: bytes, verifier: TokenVerifier) -> ReportRejected:
     except ReportRejected as rejected:
         return rejected
     raise ValueError("the token is one that the verifier accepts")
+
+
+def nullifier(token_type: int, nonce: bytes, challenge_digest: bytes, key_id: bytes) -> bytes:
+    """The spend-once tag of a token: SHA-256 of type (uint16), nonce, challenge digest and key id (32 bytes each). It
+    excludes the authenticator: a second valid signature over the same input must not be a second token."""
+    return hashlib.sha256(token_type.to_bytes(2, "big") + nonce + challenge_digest + key_id).digest()

@@ -18,7 +18,8 @@ from gmpy2 import mpz
 
 from tacit.errors import CryptoError, DecodeError
 from tacit.ports import Entropy
-from tacit.tokens import pss
+
+HASH_SIZE = 48
 
 TOKEN_KEY_BITS = 2048
 PUBLIC_EXPONENT = 65537
@@ -162,7 +163,7 @@ def blind_with(public_key: TokenKey, prepared: bytes, *, salt: bytes, r: int | m
     """``blind`` with its randomness given. Salt and factor must be fresh and secret unless they are published
     test values. Raises ``CryptoError`` where the message or the factor is not invertible."""
     n = public_key.n
-    m = mpz(int.from_bytes(pss.encode(prepared, n.bit_length() - 1, salt), "big"))
+    m = mpz(int.from_bytes(pss_encode(prepared, n.bit_length() - 1, salt), "big"))
     try:
         # one inversion covers both: m r is invertible only if m and r are
         inverse = gmpy2.invert(m * r % n, n) * m % n
@@ -206,3 +207,28 @@ def verify(
         public_key.verifier.verify(signature, prepared, _PADDING[variant.salt_size], _SHA384)
     except InvalidSignature as error:
         raise CryptoError("token signature does not verify") from error
+
+
+def mgf1(seed: bytes, length: int) -> bytes:
+    """``length`` mask bytes out of ``seed`` (RFC 8017 appendix B.2.1, SHA-384)."""
+    blocks = -(-length // HASH_SIZE)
+    mask = b"".join(hashlib.sha384(seed + counter.to_bytes(4, "big")).digest() for counter in range(blocks))
+    return mask[:length]
+
+
+def pss_encode(message: bytes, em_bits: int, salt: bytes) -> bytes:
+    """The encoded message of ``ceil(em_bits / 8)`` bytes: EMSA-PSS-ENCODE with SHA-384 and MGF1-SHA-384 (RFC 8017
+    section 9.1.1), which RFC 9474 blinds.
+
+    RFC 9474 section 4.2 calls this with ``em_bits`` one below the modulus's bit length.
+    Raises ``ValueError`` where the modulus is too short for the hash and the salt.
+    """
+    em_len = -(-em_bits // 8)
+    if em_len < HASH_SIZE + len(salt) + 2:
+        raise ValueError("modulus is too short for SHA-384 and this salt")
+    digest = hashlib.sha384(bytes(8) + hashlib.sha384(message).digest() + salt).digest()
+    db_len = em_len - HASH_SIZE - 1
+    block = int.from_bytes(b"\x01" + salt, "big")
+    masked = block ^ int.from_bytes(mgf1(digest, db_len), "big")
+    masked &= (1 << (em_bits - 8 * (HASH_SIZE + 1))) - 1
+    return masked.to_bytes(db_len, "big") + digest + b"\xbc"

@@ -107,6 +107,20 @@ async def test_a_series_is_drawn_for_once_and_together_with_its_first_entry(stor
     assert await store.draw(other.series_hash) == other
 
 
+@pytest.mark.parametrize("state", [State.SCHEDULED, State.NOT_SAMPLED])
+async def test_a_round_is_answered_under_the_draw_of_its_series_alone(store: AgentStore, state: State) -> None:
+    draw = SeriesDraw(b"s" * 32, "training", 5.0, 0)
+    later = replace(ENTRY, state=state, charged_epsilon="", series_hash=draw.series_hash, series_index=1)
+    with pytest.raises(Fatal, match="the charge of its series only"):
+        await store.decide(later)
+    assert await store.entries() == []
+    refused = replace(later, recipe_hash=b"r" * 32, state=State.REFUSED)
+    assert await store.decide(refused)
+    first = replace(ENTRY, recipe_hash=b"f" * 32, series_hash=draw.series_hash, series_index=0)
+    assert await store.decide(first, draw=draw)
+    assert await store.decide(later)
+
+
 async def test_a_token_is_never_spent_twice_and_nothing_is_written_then(store: AgentStore) -> None:
     await store.put_prefetch(HELD)
     await store.decide(ENTRY, spend=SLOT)
@@ -162,13 +176,20 @@ async def test_a_file_holds_what_is_the_case_and_not_how_often_it_was_written(tm
     assert sorted(os.listdir(tmp_path)) == [path.name for path in files], "no log is left beside them"
 
 
-async def test_a_file_of_a_newer_version_or_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
+async def test_a_file_of_another_version_or_of_another_program_is_refused_and_left_alone(tmp_path: Path) -> None:
     path = tmp_path / "agent.sqlite3"
     await (await SqlAgentStore.open(path)).close()
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
         with pytest.raises(UsageError, match=r"newer version of Tacit .*9999.*; start that version"):
             await SqlAgentStore.open(path)
+        connection.execute("UPDATE alembic_version SET version_num = '0001'")
+        with pytest.raises(UsageError, match=r"older version of Tacit .*0001.*; start one in between first"):
+            await SqlAgentStore.open(path)
+        for change in ("UPDATE alembic_version SET version_num = 'draft'", "DELETE FROM alembic_version"):
+            connection.execute(change)
+            with pytest.raises(Fatal, match="not a device's journal"):
+                await SqlAgentStore.open(path)
         connection.execute("DROP TABLE alembic_version")
         before = connection.execute("SELECT * FROM sqlite_master").fetchall()
         with pytest.raises(Fatal, match="not a device's journal"):

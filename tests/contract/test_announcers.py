@@ -53,7 +53,7 @@ async def following(subscription: Subscription) -> Announcement:
         return await anext(subscription)
 
 
-async def until(subscription: Subscription, payload: bytes) -> None:
+async def assert_heard(subscription: Subscription, payload: bytes) -> None:
     """Read on to ``payload``: the one before may come again."""
     async with asyncio.timeout(SECONDS):
         async for announcement in subscription:
@@ -90,15 +90,15 @@ async def test_everyone_who_listens_hears_it(announcer: Announcer, topic: str) -
 async def test_who_comes_later_hears_the_newest(announcer: Announcer, topic: str) -> None:
     announcer.publish(topic, b"1")
     announcer.publish(topic, b"2")
-    await until(announcer.subscribe(topic), b"2")
-    await until(announcer.subscribe(topic), b"2")
+    await assert_heard(announcer.subscribe(topic), b"2")
+    await assert_heard(announcer.subscribe(topic), b"2")
 
 
 async def test_slow_reader_finds_the_newest_only(announcer: Announcer, topic: str) -> None:
     quick, slow = announcer.subscribe(topic), announcer.subscribe(topic)
     for number in range(100):
         announcer.publish(topic, b"%d" % number)
-    await until(quick, b"99")
+    await assert_heard(quick, b"99")
     assert await following(slow) == Announcement(topic, b"99")
 
 
@@ -170,15 +170,15 @@ async def test_broker_that_was_away_gets_everything_again(
     async with opened(broker(server), told) as publisher, opened(Broker("127.0.0.1", server.port)) as reader:
         heard = reader.subscribe(topic)
         publisher.publish(topic, b"1")
-        await until(heard, b"1")
+        await assert_heard(heard, b"1")
         server.crash()
         async with asyncio.timeout(SECONDS):
             await told.first.wait()
         publisher.publish(topic, b"2")
         server.start()
-        await until(heard, b"2")
+        await assert_heard(heard, b"2")
         async with opened(Broker("127.0.0.1", server.port)) as late:
-            await until(late.subscribe(topic), b"2")
+            await assert_heard(late.subscribe(topic), b"2")
     assert [type(error).__name__ for error in told.errors] == ["MqttError", "NoneType"]
 
 

@@ -13,10 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from services.leader import schema
 from tacit.adapters.databases import postgres_sessions
 from tacit.adapters.databases.database import Database
-from tacit.adapters.databases.postgres import make_engine
+from tacit.adapters.databases.postgres import administer, make_engine
 from tacit.adapters.databases.postgres_driver import fetch
 from tacit.adapters.databases.postgres_sessions import KEPT, Sessions
 from tacit.adapters.databases.sql import open_database
+from tacit.errors import Unavailable
 from tests.contract.sessions import kill_sessions, until_waiting
 
 LEAVES = schema.COMMON.leaves
@@ -145,3 +146,43 @@ async def test_a_commit_that_is_cancelled_leaves_a_sound_connection(
         await other.rollback()
     await put()
     assert borrowed(engine) <= KEPT
+
+
+@pytest.mark.parametrize("by_driver", [True, False])
+async def test_a_statement_from_before_a_migration_is_to_be_tried_again(url: str, by_driver: bool) -> None:
+    """The server refuses a plan whose result has another type now; the driver then forgets it."""
+    database = await open_database(url, schema.METADATA, schema.MIGRATIONS, shared=True)
+
+    async def look() -> list[Any]:
+        async with database.read() as connection:
+            if by_driver:
+                return await fetch(connection, "SELECT * FROM leaves")
+            return list(await connection.execute(sa.text("SELECT * FROM leaves")))
+
+    await look()
+    await administer(sa.engine.make_url(url), ["ALTER TABLE leaves ADD COLUMN more int"])
+    with pytest.raises(Unavailable, match="InvalidCachedStatementError"):
+        await look()
+    assert await look() == []
+    await database.close()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+async def test_a_session_that_the_server_ends_within_a_transaction_costs_that_one_alone(
+    url: str, *, shared: bool
+) -> None:
+    database = await open_database(url, schema.METADATA, schema.MIGRATIONS, shared=shared)
+
+    async def put(position: int, *, ended: bool = False) -> None:
+        async with database.transaction() as connection:
+            await connection.execute(sa.insert(LEAVES).values(position=position, leaf=b"leaf"))
+            if ended:
+                await kill_sessions(url)
+
+    for position in range(3):
+        with pytest.raises(Unavailable):
+            await put(position, ended=True)
+        await put(10 + position)
+    assert await positions(database) == [10, 11, 12]
+    assert borrowed(database._engine) <= KEPT + 1, "with the session that holds the locks"
+    await database.close()

@@ -55,7 +55,9 @@ async def helper(opening: Opening[HelperStore]) -> AsyncIterator[HelperStore]:
         yield found
 
 
-async def walk(machine: Machine, states: list[Any], forget: Callable[[], Awaitable[None]] | None = None) -> None:
+async def assert_keeps_to_table(
+    machine: Machine, states: list[Any], forget: Callable[[], Awaitable[None]] | None = None
+) -> None:
     """Try moves at random: exactly those of the table happen. ``forget``: begins anew, where the walk has come to an
     end from which nothing goes on."""
     table, go, state_of = machine
@@ -98,7 +100,7 @@ async def test_aggregation_jobs_of_the_leader(leader: LeaderStore) -> None:
         async with leader.read() as tx:
             return next(map(JobState, await tx.job_counts(TASK)), None)
 
-    await walk((JOB_STATES, go, state), [None, *JobState], lambda: _forget(leader))
+    await assert_keeps_to_table((JOB_STATES, go, state), [None, *JobState], lambda: _forget(leader))
 
 
 async def test_jobs_that_are_split_are_formed_ones(leader: LeaderStore) -> None:
@@ -128,7 +130,7 @@ async def test_leader_selected_batches(leader: LeaderStore) -> None:
         async with leader.read() as tx:
             return next(map(BatchState, await tx.batch_counts(TASK)), None)
 
-    await walk((BATCH_STATES, go, state), [*BatchState])
+    await assert_keeps_to_table((BATCH_STATES, go, state), [*BatchState])
 
 
 async def test_collection_jobs_of_the_leader(leader: LeaderStore) -> None:
@@ -143,7 +145,7 @@ async def test_collection_jobs_of_the_leader(leader: LeaderStore) -> None:
             row = await tx.collection(ID)
         return None if row is None else row.state
 
-    await walk((COLLECTION_STATES, go, state), [*CollectionState], lambda: _forget(leader))
+    await assert_keeps_to_table((COLLECTION_STATES, go, state), [*CollectionState], lambda: _forget(leader))
 
 
 async def test_aggregation_jobs_of_the_helper(helper: HelperStore) -> None:
@@ -156,7 +158,7 @@ async def test_aggregation_jobs_of_the_helper(helper: HelperStore) -> None:
             response = await tx.job_response(TASK, ID)
         return None if response is None else HelperJobState.ANSWERED
 
-    await walk((HELPER_JOB_STATES, go, state), [None, *HelperJobState])
+    await assert_keeps_to_table((HELPER_JOB_STATES, go, state), [None, *HelperJobState])
 
 
 async def test_tasks_of_an_aggregator(helper: HelperStore) -> None:
@@ -172,7 +174,7 @@ async def test_tasks_of_an_aggregator(helper: HelperStore) -> None:
         async with helper.transaction() as tx:
             await tx.connection.execute(delete(tx.common.tasks))
 
-    await walk((TASK_STATES, go, state), [*TASK_STATES.states], forget)
+    await assert_keeps_to_table((TASK_STATES, go, state), [*TASK_STATES.states], forget)
 
 
 @pytest.mark.parametrize("backend", ["memory", "postgres"])
@@ -195,7 +197,7 @@ async def test_collections_of_the_collector(backend: str, request: pytest.Fixtur
 
     async with AsyncExitStack() as stack:
         stack.push_async_callback(store.close)
-        await walk((COLLECTOR_STATES, go, state), [*COLLECTOR_STATES.states])
+        await assert_keeps_to_table((COLLECTOR_STATES, go, state), [*COLLECTOR_STATES.states])
 
 
 @pytest.mark.parametrize("backend", ["memory", "file"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,9 +16,9 @@ from infra.lab.kit.clock import SimClock
 from services.helper import schema
 from tacit.adapters.databases.database import Database
 from tacit.adapters.databases.sql import open_database
-from tacit.adapters.databases.watermark import Recovery, Watermark
+from tacit.adapters.databases.watermark import DoubtfulError, Recovery, Watermark
 from tacit.aggregator.schema import MARKS
-from tacit.errors import Fatal, RolledBack, UsageError
+from tacit.errors import Fatal, NoRoom, RolledBack, UsageError
 
 NOW = 1_000_000.0
 
@@ -94,6 +96,39 @@ async def test_a_transaction_that_failed_does_not_move_the_mark(kept: Kept) -> N
     await spend(database)
     await database.close()
     assert await kept.run(0) == 0
+
+
+async def test_a_mark_that_cannot_be_written_is_reported_and_what_was_committed_stays(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_file: int, _data: bytes, _place: int) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    database = await kept.open()
+    await spend(database)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(NoRoom, match="the mark of the database cannot be written: No space left"):
+            await spend(database)
+    async with database.read() as connection:
+        assert sum(await connection.scalars(sa.select(MARKS.c.number).where(MARKS.c.shard >= 0))) == 2
+    await spend(database)
+    await database.close()
+    assert await kept.run(0) == 0
+
+
+async def test_a_mark_for_which_there_is_no_room_is_made_at_the_next_start(
+    files: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_draft: Path, _path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", full)
+        with pytest.raises(UsageError, match=r"helper\.mark: No space left on device") as refused:
+            await files.run(0)
+    assert not isinstance(refused.value, DoubtfulError)
+    assert await files.run(1) == 0
 
 
 async def test_an_older_database_is_refused_at_every_start_until_an_operator_decides(kept: Kept) -> None:

@@ -70,7 +70,7 @@ async def site(tmp_path: Path) -> AsyncIterator[BesideCollector]:
     await stage.inner.close()
 
 
-async def fits(page: Page, *widths: int) -> None:
+async def assert_fits(page: Page, *widths: int) -> None:
     """Nothing is wider than the page, at each of these widths of the window."""
     for width in widths:
         await page.set_viewport_size({"width": width, "height": 844})
@@ -125,11 +125,11 @@ async def test_what_a_question_of_each_model_costs_is_drawn_while_it_is_written(
         await fill(page, kind, choices, {"Metric": "m", "Sampling rate q": "1", **fields})
         await expect(page.locator("#preview .used")).to_contain_text(re.compile(told))
         await expect(page.locator("#preview")).to_contain_text("accepted by all")
-        await fits(page, NARROW, WIDE)
+        await assert_fits(page, NARROW, WIDE)
         await page.get_by_role("button", name="Save as a draft").click()
         await page.get_by_role("button", name="Submit for approval").click()
         await expect(page.get_by_text("another person has to approve it")).to_be_visible()
-        await fits(page, NARROW, WIDE)
+        await assert_fits(page, NARROW, WIDE)
 
 
 async def back(page: Page, url: str, role: str) -> None:
@@ -181,7 +181,7 @@ async def test_a_search_becomes_a_series_whose_rounds_are_drafted_by_clicks_unti
             site.collector.released.append(released(recipe))
             await stage.clock.advance(BESIDE_SECONDS)
             await back(page, series, "analyst")
-            await fits(page, NARROW, WIDE)
+            await assert_fits(page, NARROW, WIDE)
         await expect(page.get_by_role("rowheader", name='"<')).to_have_count(0)
         await expect(page.get_by_text("every other answer is below")).to_be_visible()
         assert await page.get_by_role("button", name="Draft round").count() == 0
@@ -246,5 +246,5 @@ async def test_zeros_many_answers_and_rankings_are_read_in_every_window(
             assert box is not None
             assert box["x"] + box["width"] <= width
     if script:
-        await fits(page, NARROW, WIDE)
+        await assert_fits(page, NARROW, WIDE)
     await context.close()

@@ -39,7 +39,7 @@ def walks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Walk]]
     folder = tmp_path_factory.mktemp("examples")
     stack = Walk(folder / "stack")
     try:
-        stack.give(long_epoch())
+        stack.require(long_epoch())
         found = {}
         for number, place in enumerate(PRINTED):
             found[place] = Walk(folder / str(number))
@@ -67,7 +67,7 @@ def long_epoch() -> str:
 def test_it_does_what_it_says(walks: dict[str, Walk], printed: Printed) -> None:
     walk = walks[printed.place if printed.place in PRINTED else "--help"]
     command = SHORTER.get(printed.key, printed.text)
-    walk.give(command, status=int(printed.key in REFUSED))
+    walk.require(command, status=int(printed.key in REFUSED))
     stays = STAYS.match(command)
     if stays:
         walk.stop(stays[1].split()[0])
@@ -118,6 +118,6 @@ def test_a_failing_example_is_told(tmp_path: Path) -> None:
     try:
         for wrong in ("tacit status --state-dir nowhere", "exit 1 # in a shell", "tacit serve no --config x"):
             with pytest.raises(AssertionError):
-                walk.give(wrong)
+                walk.require(wrong)
     finally:
         walk.end()

@@ -56,7 +56,7 @@ def test_it_does_what_it_says(walks: dict[str, Walk], place: str, printed: Print
     if printed.key.startswith("tacit serve "):
         walks[place].end()
     with servers_beside(printed, walks[place].folder / ".tacit"):
-        walks[place].give(printed.text, status=int(printed.key in REFUSED))
+        walks[place].require(printed.text, status=int(printed.key in REFUSED))
 
 
 def servers_beside(printed: Printed, state_dir: Path) -> AbstractContextManager[None]:

@@ -11,6 +11,7 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -202,12 +203,19 @@ class Stage:
         return ShardPlan(**{**values, **options})  # type: ignore[arg-type]
 
 
+@asynccontextmanager
+async def quick_stage(folder: Path, patch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+    """A running stage on which pauses are short."""
+    patch.setattr(faulty_transports, "PAUSE_SECONDS", 0.02)
+    patch.setattr(sender, "AWAY_SECONDS", 0.2)
+    patch.setattr(oracle_module, "POLL_SECONDS", 0.05)
+    async with Stage(folder / "stack").running() as running:
+        yield running
+
+
 @pytest.fixture
 async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
-    monkeypatch.setattr(faulty_transports, "PAUSE_SECONDS", 0.02)
-    monkeypatch.setattr(sender, "AWAY_SECONDS", 0.2)
-    monkeypatch.setattr(oracle_module, "POLL_SECONDS", 0.05)
-    async with Stage(tmp_path / "stack").running() as running:
+    async with quick_stage(tmp_path, monkeypatch) as running:
         yield running
 
 

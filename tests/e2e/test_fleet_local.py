@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-import infra.lab.fleet.oracle as oracle_module
-from infra.lab.devices import faulty_transports, sender
 from tacit.recipe.model import Recipe
-from tests.e2e.test_fleet import Stage
+from tests.e2e.test_fleet import Stage, quick_stage
 
 DEVICES = 600
 COUNTS = {"ab": 450, "c": 100, "much too long": 20, "": 30}
@@ -21,10 +19,7 @@ CATEGORIES = {"kind": "categories", "categories": ["ab", "c", "d"]}
 
 @pytest.fixture
 async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
-    monkeypatch.setattr(faulty_transports, "PAUSE_SECONDS", 0.02)
-    monkeypatch.setattr(sender, "AWAY_SECONDS", 0.2)
-    monkeypatch.setattr(oracle_module, "POLL_SECONDS", 0.05)
-    async with Stage(tmp_path / "stack").running() as running:
+    async with quick_stage(tmp_path, monkeypatch) as running:
         yield running
 
 

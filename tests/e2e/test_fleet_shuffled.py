@@ -8,11 +8,9 @@ from pathlib import Path
 import pytest
 
 import infra.lab.devices.shard as shard_module
-import infra.lab.fleet.oracle as oracle_module
 import tacit.methods.result as result_module
-from infra.lab.devices import faulty_transports, sender
 from tacit.recipe.model import Recipe
-from tests.e2e.test_fleet import Stage
+from tests.e2e.test_fleet import Stage, quick_stage
 
 DEVICES = 300
 COUNTS = {"a": 200, "b": 60, "": 40}
@@ -21,10 +19,7 @@ CATEGORIES = {"kind": "categories", "categories": ["a", "b", "c"]}
 
 @pytest.fixture
 async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
-    monkeypatch.setattr(faulty_transports, "PAUSE_SECONDS", 0.02)
-    monkeypatch.setattr(sender, "AWAY_SECONDS", 0.2)
-    monkeypatch.setattr(oracle_module, "POLL_SECONDS", 0.05)
-    async with Stage(tmp_path / "stack").running() as running:
+    async with quick_stage(tmp_path, monkeypatch) as running:
         yield running
 
 

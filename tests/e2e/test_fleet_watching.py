@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-import infra.lab.fleet.oracle as oracle_module
-from infra.lab.devices import faulty_transports, sender
 from infra.lab.devices.faults import Fault, parse_faults
 from infra.lab.fleet.oracle import Oracle, Verdict
 from infra.lab.fleet.origin import population_of, slot_private_key, state_keys
@@ -20,7 +18,7 @@ from tacit.recipe.derive import labels
 from tacit.recipe.model import Recipe
 from tacit.recipe.writing.builder import propose
 from tacit.recipe.writing.survey import Survey
-from tests.e2e.test_fleet import EPOCH_SECONDS, Stage
+from tests.e2e.test_fleet import EPOCH_SECONDS, Stage, quick_stage
 
 DEVICES = 120
 STEPS = 5
@@ -29,10 +27,7 @@ ONE, TWO = "pan-private-single", "pan-private"
 
 @pytest.fixture
 async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
-    monkeypatch.setattr(faulty_transports, "PAUSE_SECONDS", 0.02)
-    monkeypatch.setattr(sender, "AWAY_SECONDS", 0.2)
-    monkeypatch.setattr(oracle_module, "POLL_SECONDS", 0.05)
-    async with Stage(tmp_path / "stack").running() as running:
+    async with quick_stage(tmp_path, monkeypatch) as running:
         yield running
 
 
@@ -75,7 +70,7 @@ async def sent(stage: Stage, recipe: Recipe, faults: str = "") -> tuple[Oracle, 
     return oracle, await stage.run(plan)
 
 
-async def judged(stage: Stage, recipe: Recipe, oracle: Oracle, result: FleetResult) -> Verdict:
+async def assert_judged(stage: Stage, recipe: Recipe, oracle: Oracle, result: FleetResult) -> Verdict:
     verdict = await stage.verdict(oracle, result)
     assert verdict.remarks == []
     assert verdict.holds, [one for one in verdict.findings if not one.holds]
@@ -94,7 +89,7 @@ async def test_counts_of_one_server_are_what_was_sent_and_a_wrong_sum_is_found(s
     assert result.injected[Fault.TRUNCATED] > 0
     assert result.contributions == result.sampled == DEVICES
     stage.clock.jump(recipe.interval.end - stage.clock.now() + 2)
-    verdict = await judged(stage, recipe, oracle, result)
+    verdict = await assert_judged(stage, recipe, oracle, result)
     (answer,) = verdict.answers
     assert answer.truth == result.known[0]
     assert {"analyzer: accepted", "analyzer: stored", "analyzer: rejected"} <= {one.what for one in verdict.findings}
@@ -112,7 +107,7 @@ async def test_every_statistic_of_both_models_is_what_was_sent(stage: Stage) -> 
     runs = [(recipe, *await sent(stage, recipe)) for recipe in recipes]
     stage.clock.jump(max(recipe.interval.end for recipe in recipes) - stage.clock.now() + 2)
     for recipe, oracle, result in runs:
-        await judged(stage, recipe, oracle, result)
+        await assert_judged(stage, recipe, oracle, result)
 
 
 async def test_what_a_fleet_of_watching_devices_cannot_do_is_said_at_once(

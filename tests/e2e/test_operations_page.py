@@ -73,7 +73,7 @@ class Deployment:
     def hold_ceremony(self) -> None:
         """Keys, transfers, public values, certificates."""
         for command in blocks()[0]:
-            self.walk.give(command)
+            self.walk.require(command)
         for source, _, target in table("file | goes to | there it is"):
             (self.folder / target).parent.mkdir(exist_ok=True)
             shutil.copy(self.folder / source, self.folder / target)
@@ -156,12 +156,12 @@ def test_nine_organisations_follow_the_page_and_a_question_is_accepted_by_all(de
     deployment.hold_ceremony()
     deployment.write_files()
     for command in serve:
-        deployment.walk.give(command)
+        deployment.walk.require(command)
     asyncio.run(deployment.until_ready())
-    deployment.walk.give(identity[0])
+    deployment.walk.require(identity[0])
     deployment.write_device()
     for command in [*live, *monitor, *people, *asked, *ask, *publish]:
-        deployment.walk.give(deployment.here(command))
+        deployment.walk.require(deployment.here(command))
     journal = deployment.shown("tacit agent journal --config device/agent.toml --json")
     assert journal["log"]["entries"] >= 3, journal
     listed = f"{deployment.here(publish[1])} --json"

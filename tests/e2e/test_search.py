@@ -24,10 +24,10 @@ def test_the_printed_search_finds_the_frequent_texts_and_can_be_taken_up_again(
     assert len(given) == 6
     try:
         for one in given:
-            walk.give(one.text)
+            walk.require(one.text)
         capfd.readouterr()
         for again in ("next", "run"):
-            walk.give(f"tacit series {again} words --state-dir {FOLDER} --json")
+            walk.require(f"tacit series {again} words --state-dir {FOLDER} --json")
             found = json.loads(capfd.readouterr().out)
             texts = {item["item"] for item in found["ranked"]["items"]}
             assert FREQUENT <= texts <= {"love", "that", "with", "have", "time", "tree", "no"}

@@ -20,7 +20,7 @@ from infra.lab.kit.one_server import ANALYZER_URL, OPERATOR, AnalyzerKit, Report
 from infra.lab.kit.recipes import NOW, URLS
 from relay.app import create_app as create_relay
 from relay.config import RelayConfig
-from services.analyzer.app import RELEASES, create_app
+from services.analyzer.app import RELEASES, STORE, create_app
 from services.analyzer.config import AnalyzerConfig
 from services.analyzer.releases import Releases
 from services.collector.app import create_app as create_collector
@@ -177,6 +177,11 @@ class Stage:
     async def follow(self) -> None:
         assert self.app is not None
         await self.app[FOLLOWER].step()
+
+    @property
+    def store(self) -> Any:
+        assert self.app is not None
+        return self.app[STORE]
 
     @property
     def releases(self) -> Releases:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -69,6 +69,8 @@ def issuer_keys() -> list[IssuerKey]:
 
 @dataclass
 class Seen:
+    """An observer that remembers."""
+
     notes: list[tuple[str, dict[str, str | int]]] = field(default_factory=list)
 
     def saw(self, party: str, what: object) -> None:
@@ -133,32 +135,45 @@ class Stage:
 
 
 @asynccontextmanager
-async def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
-    """An attester and its issuer, both running."""
+async def issuing(
+    folder: Path, deps: Callable[[InProcessTransport], Deps], epoch_seconds: int, patch: pytest.MonkeyPatch
+) -> AsyncIterator[InProcessTransport]:
+    """A network with an issuer that has made its keys; ``attester.credential`` in ``folder`` is shown to it."""
     made = iter(issuer_keys())
-    monkeypatch.setattr(IssuerKey, "generate", lambda _bits: next(made))
-    clock, seen = SimClock(NOW), Seen()
-    write_signing_key(tmp_path / "signing.key", generate_signing_key(ENTROPY))
-    write_secret(tmp_path / "attester.credential", b"credential\n")
-    (tmp_path / "root.pem").write_bytes(authority().root_pem)
-    (tmp_path / "revoked.txt").write_text("# SHA-256 of SubjectPublicKeyInfo\n")
+    patch.setattr(IssuerKey, "generate", lambda _bits: next(made))
+    write_signing_key(folder / "signing.key", generate_signing_key(ENTROPY))
+    write_secret(folder / "attester.credential", b"credential\n")
     issuer = IssuerConfig(
-        state_dir=tmp_path / "issuer",
+        state_dir=folder / "issuer",
         storage="memory",
         name="issuer.example",
-        signing_key=tmp_path / "signing.key",
-        attester_credential=tmp_path / "attester.credential",
+        signing_key=folder / "signing.key",
+        attester_credential=folder / "attester.credential",
         recipe_server_url="http://127.0.0.1:8002",
         request_uri=f"{ISSUER}/token-request",
-        epoch_seconds=EPOCH,
+        epoch_seconds=epoch_seconds,
         slots_per_epoch=2,
         lookahead=2,
     )
     async with InProcessTransport() as network:
-        app = services.issuer.app.create_app(issuer, Deps(clock, ENTROPY, network, background=False))
+        app = services.issuer.app.create_app(issuer, deps(network))
         await network.mount(ISSUER, app)
         while await app[DRIVERS][0].step():
             pass
+        yield network
+
+
+@asynccontextmanager
+async def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
+    """An attester and its issuer, both running."""
+    clock, seen = SimClock(NOW), Seen()
+    (tmp_path / "root.pem").write_bytes(authority().root_pem)
+    (tmp_path / "revoked.txt").write_text("# SHA-256 of SubjectPublicKeyInfo\n")
+
+    def deps(network: InProcessTransport) -> Deps:
+        return Deps(clock, ENTROPY, network, background=False)
+
+    async with issuing(tmp_path, deps, EPOCH, monkeypatch) as network:
         found = await network.request("GET", ISSUER + WELL_KNOWN_PATH)
         between = FaultyTransport(network)
         stage = Stage(tmp_path, network, clock, seen, between, IssuerDirectory.decode(found.body))

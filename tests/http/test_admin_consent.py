@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from infra.backing.stored_recovery import let_in
+from infra.backing.stopped_admin import let_in
 from infra.cli import run
 from infra.lab.kit.entropy import SeededEntropy
 from services.admin.app import create_app

@@ -54,7 +54,7 @@ def person_for(name: str) -> str:
     )
 
 
-def conforms(served: Served, schema: Any, name: str, examples: int, checks: Sequence[str] = NAMES) -> None:
+def assert_conforms(served: Served, schema: Any, name: str, examples: int, checks: Sequence[str] = NAMES) -> None:
     """Send ``examples`` requests that the document allows, and as many that it does not."""
     operation = next(one.ok() for one in schema.get_all_operations() if one.ok().definition.raw["operationId"] == name)
     wanted: Any = [CHECKS.get_one(one) for one in checks]
@@ -86,7 +86,7 @@ def conforms(served: Served, schema: Any, name: str, examples: int, checks: Sequ
 
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_answer_is_one_of_the_document(served: Served, schema: Any, name: str) -> None:
-    conforms(served, schema, name, FEW)
+    assert_conforms(served, schema, name, FEW)
 
 
 @pytest.fixture(scope="module")
@@ -99,10 +99,10 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 def test_an_answer_for_which_another_service_is_away_is_one_of_the_document_too(
     alone: Served, schema: Any, name: str
 ) -> None:
-    conforms(alone, schema, name, FEW, checks=NAMES[1:])
+    assert_conforms(alone, schema, name, FEW, checks=NAMES[1:])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_every_answer_to_very_many_requests_is_one_of_the_document(served: Served, schema: Any, name: str) -> None:
-    conforms(served, schema, name, MANY)
+    assert_conforms(served, schema, name, MANY)

@@ -7,7 +7,7 @@ from collections import Counter
 from decimal import Decimal
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from scipy import stats
@@ -229,6 +229,80 @@ async def test_no_order_of_leaves_restarts_and_missing_tokens_makes_two_of_one(w
         assert len(charged(entries)) <= 1
         charges += len(charged(entries))
     assert charges > 0
+
+
+class Stopped(BaseException):
+    """The end of a process."""
+
+
+class Stopping:
+    """A store before and after each of whose calls the process may end: at the one of this number."""
+
+    errors = SqlAgentStore.errors
+
+    def __init__(self, kept: AgentStore, at: int) -> None:
+        self.kept, self.left = kept, at
+
+    def __getattr__(self, name: str) -> Any:
+        async def call(*given: Any) -> Any:
+            self.count()
+            found = await getattr(self.kept, name)(*given)
+            self.count()
+            return found
+
+        return call
+
+    def count(self) -> None:
+        self.left -= 1
+        if not self.left:
+            raise Stopped
+
+
+async def test_wherever_a_device_stops_its_series_is_drawn_for_and_charged_once(world: World) -> None:
+    rounds = range(INDEPENDENT.rounds)
+    world.log.add(
+        KIT.series_leaf(INDEPENDENT), *(leaf for at in rounds for leaf in leaves_of(KIT.round(INDEPENDENT, at)))
+    )
+    stopped, at = True, 0
+    while stopped:
+        store, stopped, at = MemoryAgentStore(), False, at + 1
+        await hold_tokens(store, INDEPENDENT)
+        try:
+            await world.agent(cast(AgentStore, Stopping(store, at))).step()
+        except Stopped:
+            stopped = True
+        await world.agent(store).step()
+        entries = await store.entries()
+        assert sorted(entry.series_index or 0 for entry in entries) == [*rounds]
+        assert {entry.state for entry in entries} <= {State.NOT_SAMPLED, State.SCHEDULED}
+        assert len(charged(entries)) == 1
+        assert await store.draw(INDEPENDENT.hash) is not None
+    assert at > 20
+
+
+class Losing(MemoryAgentStore):
+    """The token of a series' first round is gone when the decision is written."""
+
+    async def decide(self, entry: Entry, spend: Slot | None = None, draw: SeriesDraw | None = None) -> bool:
+        if entry.series_index == 0 and spend is not None:
+            await self.put_prefetch(Prefetch(spend, float(NOW)))
+        return await super().decide(entry, spend, draw)
+
+
+async def test_a_first_round_whose_token_goes_leaves_no_later_round_uncharged(world: World) -> None:
+    store = Losing()
+    series = KIT.series(donation_slots=None, name="certain", rate=Decimal(1))
+    await hold_tokens(store, series)
+    world.log.add(KIT.series_leaf(series), *(leaf for at in (0, 1) for leaf in leaves_of(KIT.round(series, at))))
+    await world.agent(store).step()
+    entries = await store.entries()
+    assert [entry.state for entry in entries] == [State.REFUSED, State.REFUSED]
+    assert (charged(entries), await store.draw(series.hash)) == ([], None)
+    world.log.add(*leaves_of(KIT.round(series, 2)))
+    await world.agent(store).step()
+    entries = await store.entries()
+    assert entries[2].state is State.SCHEDULED
+    assert len(charged(entries)) == 1
 
 
 async def test_a_round_waits_for_its_series(world: World) -> None:

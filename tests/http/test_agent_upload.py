@@ -23,10 +23,6 @@ from services.gateway.app import create_app as create_gateway
 from services.gateway.config import GatewayConfig, TargetRule
 from services.gateway.handlers import GATEWAY
 from services.gateway.service import Gateway
-from services.helper.app import create_app as create_helper
-from services.helper.config import HelperConfig
-from services.leader.app import create_app as create_leader
-from services.leader.config import LeaderConfig
 from tacit.errors import DAP_ERROR_PREFIX, ReportError
 from tacit.media_types import PROBLEM_JSON
 from tacit.messages import ReportUploadStatus, Role, UploadErrors, UploadRequest
@@ -34,6 +30,7 @@ from tacit.ohttp import SIZE_CLASSES, KeyConfig, generate_key_config
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps
 from tacit.service.base.secret_files import write_secret
+from tests.http.aggregator_pair import both_aggregators
 
 RELAY = "http://127.0.0.1:8083"
 GATEWAY_URL = "http://127.0.0.1:8084"
@@ -93,12 +90,7 @@ class World:
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
-    pair = AggregatorPair(
-        KIT,
-        tmp_path,
-        lambda settings, deps: create_leader(LeaderConfig.model_validate(settings), deps),
-        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
-    )
+    pair = both_aggregators(KIT, tmp_path)
     async with pair:
         write_secret(tmp_path / "relay.token", b"relay-credential\n")
         behind = Answering(pair.inner)

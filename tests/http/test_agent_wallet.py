@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 import attester.app
-import services.issuer.app
 from attester.config import AttesterConfig
 from client_agent.config import Timing
 from client_agent.journal import AgentStore, MemoryAgentStore
@@ -28,24 +27,20 @@ from infra.lab.kit.network import (
     matching,
     no_faults,
 )
-from services.issuer.config import IssuerConfig
 from tacit import media_types
 from tacit.codec import b64url
 from tacit.pauses import NEVER
 from tacit.ports import HttpResponse
-from tacit.service.app import DRIVERS, Deps
-from tacit.service.base.secret_files import write_secret
+from tacit.service.app import Deps
 from tacit.tlog.leaves import IssuerDirectory, SlotKey
 from tacit.tokens.attestation import SoftwareDevice
 from tacit.tokens.binding import Preimages
 from tacit.tokens.directory import WELL_KNOWN_PATH
 from tacit.tokens.directory import IssuerDirectory as DirectoryDocument
-from tacit.tokens.issuer_key import IssuerKey
 from tacit.tokens.slots import Slot, TokenVerifier
 from tacit.tokens.software_root import SoftwareRoot
+from tests.http.attester_stage import ATTESTER, ISSUER, issuing
 
-ATTESTER = "http://127.0.0.1:8003"
-ISSUER = "http://127.0.0.1:8001"
 EPOCH = 3600
 NOW = 500_000 * EPOCH + 100.0
 ENTROPY = SeededEntropy(b"wallet tests")
@@ -89,49 +84,23 @@ class World:
         return [json.loads(body)["token_request"].encode() for body in bodies]
 
 
-@pytest.fixture(scope="module")
-def issuer_keys() -> list[IssuerKey]:
-    """Six keys with distinct truncated ids, made once for all tests."""
-    keys: dict[int, IssuerKey] = {}
-    while len(keys) < 6:
-        key = IssuerKey.generate()
-        keys[key.token_key.truncated_token_key_id] = key
-    return list(keys.values())
-
-
 @pytest.fixture
-async def world(tmp_path: Path, issuer_keys: list[IssuerKey], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    made = iter(issuer_keys)
-    monkeypatch.setattr(IssuerKey, "generate", lambda _bits: next(made))
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     clock = SimClock(NOW)
-    write_secret(tmp_path / "signing.key", b64url(b"s" * 32).encode())
-    write_secret(tmp_path / "credential", b"credential\n")
     (tmp_path / "root.pem").write_bytes(ROOT.root_pem)
-    issuer = IssuerConfig(
-        state_dir=tmp_path / "issuer",
-        storage="memory",
-        name="issuer.example",
-        signing_key=tmp_path / "signing.key",
-        attester_credential=tmp_path / "credential",
-        recipe_server_url="http://127.0.0.1:8002",
-        request_uri=f"{ISSUER}/token-request",
-        epoch_seconds=EPOCH,
-        slots_per_epoch=2,
-        lookahead=2,
-    )
+
+    def deps(network: InProcessTransport) -> Deps:
+        return Deps(clock, ENTROPY, network, background=False)
+
     config = AttesterConfig(
         state_dir=tmp_path / "attester",
         storage="memory",
         issuer_url=ISSUER,
-        issuer_credential=tmp_path / "credential",
+        issuer_credential=tmp_path / "attester.credential",
         software_roots=(tmp_path / "root.pem",),
     )
-    async with InProcessTransport() as network:
-        app = services.issuer.app.create_app(issuer, Deps(clock, ENTROPY, network, background=False))
-        await network.mount(ISSUER, app)
-        while await app[DRIVERS][0].step():
-            pass
-        await network.mount(ATTESTER, attester.app.create_app(config, Deps(clock, ENTROPY, network, background=False)))
+    async with issuing(tmp_path, deps, EPOCH, monkeypatch) as network:
+        await network.mount(ATTESTER, attester.app.create_app(config, deps(network)))
         document = DirectoryDocument.decode((await network.request("GET", ISSUER + WELL_KNOWN_PATH)).body)
         yield World(clock, FaultyTransport(network), _leaves(document))
 

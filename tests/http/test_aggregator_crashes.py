@@ -7,8 +7,7 @@ Measurements are one-hot and every bucket's count is known, so that a report los
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,12 @@ from infra.lab.kit.aggregators import AggregatorPair
 from infra.lab.kit.network import DUPLICATE, LOSE_REQUEST, LOSE_RESPONSE, Fault, at
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper import app as helper_app
-from services.helper.app import create_app as create_helper
-from services.helper.config import HelperConfig
 from services.leader import app as leader_app
-from services.leader.app import create_app as create_leader
-from services.leader.config import LeaderConfig
 from tacit.messages import Report, Role, UploadRequest
 from tacit.ports import HttpResponse, TransportError
 from tacit.task import BatchClose
+from tests.http.aggregator_pair import both_aggregators, reports_of
+from tests.http.power_cut import PowerCut, PowerCutError
 
 KIT = make_task_kit(min_batch_size=7)
 AT_B = make_task_kit(min_batch_size=7, batch_close=BatchClose.AT_B)
@@ -35,57 +32,8 @@ EXPECTED = (3, 2, 1, 1)
 LIMIT = 60
 
 
-class PowerCutError(Exception):
-    """Stands for the end of the process."""
-
-
-class PowerCut:
-    """Ends the ``number``-th write transaction of an aggregator before or after its commit."""
-
-    def __init__(self, number: int, *, committed: bool) -> None:
-        self.left = number
-        self.committed = committed
-        self.happened = False
-
-    def install(self, pair: AggregatorPair, role: Role) -> None:
-        """Stand between the aggregator and its database."""
-        store: Any = pair.apps[role][STORES[role]]
-        real = store.transaction
-
-        @asynccontextmanager
-        async def transaction(**options: Any) -> AsyncIterator[Any]:
-            if self.happened:
-                raise PowerCutError
-            self.left -= 1
-            async with real(**options) as tx:
-                yield tx
-                if self.left < 0 and not self.committed:
-                    self.happened = True
-                    raise PowerCutError
-            if self.left < 0:
-                self.happened = True
-                raise PowerCutError
-
-        store.transaction = transaction
-
-
 def pair_of(tmp_path: Path, kit: TaskKit) -> AggregatorPair:
-    return AggregatorPair(
-        kit,
-        tmp_path,
-        lambda settings, deps: create_leader(LeaderConfig.model_validate(settings), deps),
-        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
-        storage="file",
-        limits={"job_size": 5},
-    )
-
-
-def reports_of(kit: TaskKit) -> list[Report]:
-    """Seven good reports (3, 2, 1, 1), one with a bad proof, and one with another's token."""
-    factory = kit.reports(1)
-    token = factory.token()
-    good = [factory.valid(value) for value in (0, 0, 1, 1, 2, 3)]
-    return [factory.bad_proof(2), *good, factory.valid(0, token=token), factory.valid(0, token=token)]
+    return both_aggregators(kit, tmp_path, storage="file", limits={"job_size": 5})
 
 
 async def until(attempt: Callable[[], Any]) -> Any:
@@ -141,9 +89,8 @@ class Run:
 
 async def run_with_power_cut(tmp_path: Path, kit: TaskKit, role: Role, number: int, *, committed: bool) -> bool:
     """One run in which ``role`` dies once; returns whether the cut happened at all."""
-    cut = PowerCut(number, committed=committed)
     async with pair_of(tmp_path, kit) as pair:
-        cut.install(pair, role)
+        cut = PowerCut(pair.apps[role][STORES[role]], number, committed=committed)
 
         async def repair() -> None:
             if cut.happened and not restarted:

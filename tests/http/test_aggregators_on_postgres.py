@@ -18,18 +18,15 @@ import pytest
 from infra.backing.postgres import PostgresServer
 from infra.lab.kit.aggregators import AggregatorPair
 from infra.lab.kit.reports import TaskKit, make_task_kit
-from services.helper.app import create_app as create_helper
-from services.helper.config import HelperConfig
 from services.helper.store import HelperStore
 from services.leader import app as leader_app
-from services.leader.app import create_app as create_leader
-from services.leader.config import LeaderConfig
 from services.leader.store import LeaderStore
 from tacit.errors import Fatal
 from tacit.messages import Report, Role, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.service.app import DRIVERS
 from tacit.task import BatchClose
+from tests.http.aggregator_pair import both_aggregators, reports_of
 from tests.kit.postgres import MakeDatabase
 
 KIT = make_task_kit(min_batch_size=7)
@@ -74,22 +71,12 @@ class Crash:
 
 
 def pair_of(folder: Path, kit: TaskKit, make_url: MakeDatabase) -> AggregatorPair:
-    return AggregatorPair(
+    return both_aggregators(
         kit,
         folder,
-        lambda settings, deps: create_leader(LeaderConfig.model_validate(settings), deps),
-        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
         limits={"job_size": 5},
         databases={Role.LEADER: make_url(LeaderStore), Role.HELPER: make_url(HelperStore)},
     )
-
-
-def reports_of(kit: TaskKit) -> list[Report]:
-    """Seven good reports (3, 2, 1, 1), one with a bad proof, and one with another's token."""
-    factory = kit.reports(1)
-    token = factory.token()
-    good = [factory.valid(value) for value in (0, 0, 1, 1, 2, 3)]
-    return [factory.bad_proof(2), *good, factory.valid(0, token=token), factory.valid(0, token=token)]
 
 
 async def finish(pair: AggregatorPair, reports: list[Report]) -> HttpResponse:

@@ -4,8 +4,7 @@ exactly once, and a sum leaves once."""
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,44 +13,13 @@ import pytest
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import LOSE_RESPONSE, matching
 from infra.lab.kit.one_server import Reporter
-from services.analyzer.app import STORE
 from tacit.errors import UsageError
 from tacit.ports import TransportError
 from tests.http.analyzer_stage import KIT, B, Stage, analyzer_stage
+from tests.http.power_cut import PowerCut, PowerCutError
 
 BATCH: dict[str, Any] = {"min_batch_size": B, "expected_contributions": 2 * B}
 ANSWERS = (1, 0, 1, 1, 0, 1)
-
-
-class PowerCutError(Exception):
-    """Stands for the end of the process."""
-
-
-class PowerCut:
-    """Ends the ``number``-th write transaction of the analyzer before or after its commit."""
-
-    def __init__(self, stage: Stage, number: int, *, committed: bool) -> None:
-        assert stage.app is not None
-        self.left = number
-        self.committed = committed
-        self.happened = False
-        store: Any = stage.app[STORE]
-        self._real = store.transaction
-        store.transaction = self._transaction
-
-    @asynccontextmanager
-    async def _transaction(self, **options: Any) -> AsyncIterator[Any]:
-        if self.happened:
-            raise PowerCutError
-        self.left -= 1
-        async with self._real(**options) as tx:
-            yield tx
-            if self.left < 0 and not self.committed:
-                self.happened = True
-                raise PowerCutError
-        if self.left < 0:
-            self.happened = True
-            raise PowerCutError
 
 
 def devices_of(stage: Stage) -> tuple[Reporter, list[bytes]]:
@@ -63,7 +31,7 @@ async def run_through(stage: Stage, number: int, *, committed: bool) -> bool:
     """From the first look at the log to the release, with one power cut; whether it happened."""
     devices, reports = devices_of(stage)
     stage.log.add(KIT.directory_leaf(), KIT.recipe_leaf(devices.recipe))
-    cut = PowerCut(stage, number, committed=committed)
+    cut = PowerCut(stage.store, number, committed=committed)
 
     happened: list[bool] = []
 

@@ -22,7 +22,7 @@ from tacit.aggregator.log_follower import FOLLOWER
 from tacit.methods.packing import HashPacking
 from tacit.ports import TransportError
 from tests.http.analyzer_stage import COLLECTOR_TOKEN, GATEWAY_TOKEN, B, Stage, analyzer_stage
-from tests.http.test_analyzer_crashes import PowerCut, PowerCutError
+from tests.http.power_cut import PowerCut, PowerCutError
 from tests.http.test_analyzer_local import STRINGS, Crowd, hashing, put, recipe_of
 from tests.kit.postgres import MakeDatabase
 
@@ -59,7 +59,7 @@ async def test_a_power_cut_neither_loses_nor_doubles_a_kept_report(
     async with analyzer_stage(tmp_path, "file") as stage:
         crowd = crowd_of()
         await stage.publish(crowd.recipe)
-        cut, happened = PowerCut(stage, number, committed=committed), 0
+        cut, happened = PowerCut(stage.store, number, committed=committed), 0
         reports = [crowd.report(word) for word in WORDS]
         for report in reports:
             while (await put(stage, crowd, report)).status != 201:

@@ -24,7 +24,7 @@ from tacit import media_types
 from tacit.aggregator.log_follower import FOLLOWER
 from tacit.ports import TransportError
 from tests.http.analyzer_stage import COLLECTOR_TOKEN, GATEWAY_TOKEN, KIT, B, Stage, analyzer_stage
-from tests.http.test_analyzer_crashes import PowerCut, PowerCutError
+from tests.http.power_cut import PowerCut, PowerCutError
 from tests.kit.postgres import MakeDatabase
 
 SECOND = "http://127.0.0.1:8096"
@@ -117,7 +117,7 @@ async def test_one_that_dies_while_both_count_loses_and_doubles_nothing(
 ) -> None:
     answers = [number % 4 for number in range(REPORTS)]
     reports = [both.report(answer) for answer in answers]
-    cut = _cut_of(both, number, committed=committed)
+    cut = PowerCut(both.second[STORE], number, committed=committed)
     statuses: list[int] = []
     for at in range(0, REPORTS, 6):  # so that there are several transactions of each
         part = [(bool(place % 2), report) for place, report in enumerate(reports[at : at + 6])]
@@ -131,15 +131,6 @@ async def test_one_that_dies_while_both_count_loses_and_doubles_nothing(
     assert set(await both.at_once([(True, report) for report in reports])) == {201}
     both.stage.end_interval(both.devices.recipe)
     assert await both.released_by_both() == [(REPORTS, sums(answers))] * 2
-
-
-def _cut_of(both: Analyzers, number: int, *, committed: bool) -> PowerCut:
-    """Ends the second process at its ``number``-th transaction."""
-    first, both.stage.app = both.stage.app, both.second
-    try:
-        return PowerCut(both.stage, number, committed=committed)
-    finally:
-        both.stage.app = first
 
 
 @pytest.mark.parametrize("begun", [False, True])

@@ -13,13 +13,11 @@ import pytest
 from infra.lab.kit.aggregators import AggregatorPair
 from infra.lab.kit.network import LOSE_RESPONSE, matching, no_faults
 from infra.lab.kit.reports import make_task_kit
-from services.helper.app import create_app as create_helper
-from services.helper.config import HelperConfig
-from services.leader.app import STORE, create_app
-from services.leader.config import LeaderConfig
+from services.leader.app import STORE
 from services.leader.forgetting import AGAIN_SECONDS, FORGET_SECONDS, REFUSED_SECONDS
 from tacit.messages import Role
 from tacit.ports import HttpResponse
+from tests.http.aggregator_pair import both_aggregators
 from tests.http.test_leader_and_other_helpers import OddHelper, problem_answer
 from tests.http.test_leader_processes import leaders_of, reports_of
 from tests.kit.postgres import MakeDatabase
@@ -29,14 +27,7 @@ FACTORY = KIT.reports(41)
 
 
 def pair_of(tmp_path: Path, **options: Any) -> AbstractAsyncContextManager[AggregatorPair]:
-    return AggregatorPair(
-        KIT,
-        tmp_path,
-        lambda settings, deps: create_app(LeaderConfig.model_validate(settings), deps),
-        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
-        storage="file",
-        **options,
-    )
+    return both_aggregators(KIT, tmp_path, storage="file", **options)
 
 
 def methods(pair: AggregatorPair) -> list[str]:

@@ -15,8 +15,7 @@ from aiohttp.test_utils import TestServer
 
 from infra.cli import run
 from infra.lab.bench.dap import run as running
-from infra.lab.bench.dap.reports import Prepared
-from infra.lab.bench.dap.run import Found, Load, measure, named_processes, require_near
+from infra.lab.bench.dap.run import Found, Load, Prepared, measure, named_processes, require_near
 from infra.lab.bench.dap.tasks import Collecting, DapTask, fresh_task, known_task
 from infra.lab.commands.bench_dap import _show
 from infra.tools.interop.run import storage_of

@@ -20,11 +20,7 @@ from services.collector.config import PublishConfig
 from services.collector.drivers import PublishDriver
 from services.collector.records import Result
 from services.collector.store import CollectorStore
-from services.helper.app import create_app as create_helper
-from services.helper.config import HelperConfig
 from services.leader.app import STORE
-from services.leader.app import create_app as create_leader
-from services.leader.config import LeaderConfig
 from services.leader.records import CollectionRow, CollectionState
 from tacit import media_types
 from tacit.messages import AggregateShare, CollectionJobReq, HpkeCiphertext, HpkeConfig, Role
@@ -33,6 +29,7 @@ from tacit.roles.collector import collection_request
 from tacit.service.app import Deps
 from tacit.service.http.live_tokens import NO_TOKEN
 from tacit.task import BatchClose
+from tests.http.aggregator_pair import both_aggregators
 from tests.http.collector_stage import KIT, Stage, publish_recipe
 
 LOW_ORDER = bytes([1]) + bytes(31)
@@ -46,12 +43,7 @@ def _with_weak_collector(kit: TaskKit) -> TaskKit:
 
 
 def _pair(tmp_path: Path, kit: TaskKit) -> AggregatorPair:
-    return AggregatorPair(
-        kit,
-        tmp_path,
-        lambda settings, deps: create_leader(LeaderConfig.model_validate(settings), deps),
-        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
-    )
+    return both_aggregators(kit, tmp_path)
 
 
 async def _ask_for(pair: AggregatorPair, kit: TaskKit) -> str:

@@ -22,10 +22,6 @@ from infra.lab.kit.reports import TaskKit, issuer_key
 from infra.lab.kit.watched import TWO, WatchingKit
 from services.collector.app import create_app
 from services.collector.config import CollectorConfig
-from services.helper.app import create_app as create_helper
-from services.helper.config import HelperConfig
-from services.leader.app import create_app as create_leader
-from services.leader.config import LeaderConfig
 from tacit import media_types
 from tacit.aggregator.keys import HpkeKey, write_hpke_key
 from tacit.messages import Role
@@ -36,6 +32,7 @@ from tacit.recipe.policy import Policy
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.base.secret_files import write_secret
 from tacit.tlog.checkpoint import NoteKey
+from tests.http.aggregator_pair import both_aggregators
 from tests.http.stubs import ShownLog
 
 COLLECTOR = "http://127.0.0.1:8010"
@@ -100,12 +97,7 @@ async def running(
             "policy": (policy or cast.policy).model_dump(),
         }
     )
-    async with AggregatorPair(
-        kit,
-        tmp_path,
-        lambda settings, deps: create_leader(LeaderConfig.model_validate(settings), deps),
-        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
-    ) as pair:
+    async with both_aggregators(kit, tmp_path) as pair:
         await pair.inner.mount(LOG, log_app(recipe, cast))
         found = Stage(pair, recipe, config, web.Application())
         await found.start()

@@ -14,31 +14,18 @@ from infra.lab.devices.contributions import Builder, Contribution, Draft
 from infra.lab.devices.decisions import Randomised
 from infra.lab.devices.faults import FATE, Fault
 from infra.lab.devices.tokens import DirectTokens, SlotKey
-from infra.lab.kit.aggregators import AggregatorPair
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.reports import TaskKit, issuer_key, make_task_kit
-from services.helper.app import create_app as create_helper
-from services.helper.config import HelperConfig
-from services.leader.app import create_app as create_leader
-from services.leader.config import LeaderConfig
 from tacit.errors import DecodeError, ReportError, UsageError
 from tacit.messages import Role, UploadRequest
 from tacit.methods.base.method import Measurement
 from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
+from tests.http.aggregator_pair import both_aggregators
 
 KIT = make_task_kit(min_batch_size=5)
 SLOT_KEY = SlotKey(KIT.task.slot, issuer_key().token_key)
 STORED = [fault for fault in Fault if FATE[fault].stored]
 TIME = KIT.task.interval.start
-
-
-def pair_of(kit: TaskKit, folder: Path) -> AggregatorPair:
-    return AggregatorPair(
-        kit,
-        folder,
-        lambda settings, deps: create_leader(LeaderConfig.model_validate(settings), deps),
-        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
-    )
 
 
 async def tokens(count: int) -> list[HeldToken]:
@@ -61,7 +48,7 @@ async def test_every_fault_is_refused_for_its_cause_and_the_others_are_counted(t
     drafts: list[tuple[Measurement, Fault]] = [(number % 4, Fault.NONE) for number in range(9)]
     drafts += [(0, fault) for fault in STORED if fault is not Fault.NONE]
     contributions = await made(KIT, drafts)
-    async with pair_of(KIT, tmp_path) as pair:
+    async with both_aggregators(KIT, tmp_path) as pair:
         for contribution in contributions:
             assert await pair.upload(UploadRequest.decode(contribution.body).reports) is None
         await pair.work()
@@ -84,7 +71,7 @@ async def test_every_fault_is_refused_for_its_cause_and_the_others_are_counted(t
 
 async def test_a_late_report_is_dropped_and_a_truncated_one_cannot_be_read(tmp_path: Path) -> None:
     late, truncated = await made(KIT, [(1, Fault.LATE), (1, Fault.TRUNCATED)])
-    async with pair_of(KIT, tmp_path) as pair:
+    async with both_aggregators(KIT, tmp_path) as pair:
         errors = await pair.upload(UploadRequest.decode(late.body).reports)
         assert errors is not None
         assert [status.error for status in errors.status] == [ReportError.REPORT_DROPPED]
@@ -123,7 +110,7 @@ async def test_every_kind_of_measurement_adds_to_the_cells_that_it_names(
     sums: Counter[int] = Counter()
     for contribution in contributions:
         add(sums, contribution.adds)
-    async with pair_of(kit, tmp_path) as pair:
+    async with both_aggregators(kit, tmp_path) as pair:
         reports = [report for one in contributions for report in UploadRequest.decode(one.body).reports]
         assert await pair.upload(reports) is None
         await pair.end_interval()

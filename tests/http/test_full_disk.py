@@ -25,10 +25,7 @@ from infra.backing.postgres import SUPERUSER, PostgresServer
 from infra.base.free_ports import free_ports
 from infra.lab.kit.aggregators import GATEWAY_TOKEN, AggregatorPair
 from infra.lab.kit.reports import make_task_kit
-from services.helper.app import create_app as create_helper
-from services.helper.config import HelperConfig
-from services.leader.app import STORE, create_app
-from services.leader.config import LeaderConfig
+from services.leader.app import STORE
 from tacit import media_types
 from tacit.errors import Unavailable
 from tacit.messages import Report, Role, UploadRequest
@@ -36,6 +33,7 @@ from tacit.ports import HttpResponse
 from tacit.service.app import PROBES, UNAVAILABLE
 from tacit.service.http.limits import RETRY_AFTER
 from tests.conftest import skip_or_fail
+from tests.http.aggregator_pair import both_aggregators
 from tests.http.test_agent_upload import KIT as AGENT_KIT
 from tests.http.test_agent_upload import World, scheduled, world  # noqa: F401 - a fixture
 
@@ -89,14 +87,7 @@ def make_disk() -> Iterator[Callable[[int], Disk]]:
 
 @asynccontextmanager
 async def pair_on(folder: Path, database: str | None = None) -> AsyncIterator[AggregatorPair]:
-    pair = AggregatorPair(
-        KIT,
-        folder,
-        lambda settings, deps: create_app(LeaderConfig.model_validate(settings), deps),
-        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
-        storage="file",
-        databases={} if database is None else {Role.LEADER: database},
-    )
+    pair = both_aggregators(KIT, folder, storage="file", databases={} if database is None else {Role.LEADER: database})
     async with pair:
         yield pair
 

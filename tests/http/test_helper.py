@@ -20,10 +20,6 @@ from infra.lab.kit.aggregators import (
 )
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper import service
-from services.helper.app import create_app as create_helper
-from services.helper.config import HelperConfig
-from services.leader.app import create_app as create_leader
-from services.leader.config import LeaderConfig
 from tacit import media_types
 from tacit.codec import b64url
 from tacit.errors import ReportError
@@ -49,6 +45,7 @@ from tacit.ports import HttpResponse
 from tacit.roles.aggregator import Party, checksum_of
 from tacit.roles.jobs import HelperJob, prepare_helper
 from tacit.task import BatchClose
+from tests.http.aggregator_pair import both_aggregators
 from tests.kit.oracles import leader as leader_role
 from tests.kit.oracles.leader import Prepared
 
@@ -59,13 +56,7 @@ BATCH = bytes(range(32))
 
 
 def pair_of(tmp_path: Path, kit: TaskKit = KIT, **options: Any) -> AggregatorPair:
-    return AggregatorPair(
-        kit,
-        tmp_path,
-        lambda settings, deps: create_leader(LeaderConfig.model_validate(settings), deps),
-        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
-        **options,
-    )
+    return both_aggregators(kit, tmp_path, **options)
 
 
 def problem(answer: HttpResponse) -> str:

@@ -41,6 +41,7 @@ from tacit.tokens.issuer_key import IssuerKey
 from tacit.tokens.slots import Slot, TokenVerifier, slot_challenge
 from tacit.tokens.structures import TokenRequest, TokenResponse
 from tests.certificates import Authority
+from tests.http.attester_stage import Seen
 from tests.kit.migrations import assert_migrations_match
 
 ISSUER = "http://127.0.0.1:8001"
@@ -74,17 +75,6 @@ class Log:
         app = web.Application()
         app.router.add_post("/v1/leaves", self.post)
         return app
-
-
-@dataclass
-class Seen:
-    """An observer that remembers."""
-
-    notes: list[tuple[str, dict[str, str | int]]] = field(default_factory=list)
-
-    def saw(self, party: str, what: object) -> None:
-        assert isinstance(what, dict)
-        self.notes.append((party, what))
 
 
 @dataclass

@@ -16,8 +16,6 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper.app import STORE as HELPER_STORE
-from services.helper.app import create_app as create_helper
-from services.helper.config import HelperConfig
 from services.helper.schema import COMMON as HELPER_TABLES
 from services.leader.app import STORE as LEADER_STORE
 from services.leader.app import UPLOAD
@@ -30,19 +28,13 @@ from tacit.errors import UsageError
 from tacit.messages import Role, UploadRequest
 from tacit.service.app import Deps
 from tacit.service.http.limits import BUSY
+from tests.http.aggregator_pair import both_aggregators
 
 KIT = make_task_kit()
 
 
 def pair_of(tmp_path: Path, kit: TaskKit = KIT, storage: str = "memory", **limits: Any) -> AggregatorPair:
-    return AggregatorPair(
-        kit,
-        tmp_path,
-        lambda settings, deps: create_leader(LeaderConfig.model_validate(settings), deps),
-        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
-        limits=limits,
-        storage=storage,
-    )
+    return both_aggregators(kit, tmp_path, limits=limits, storage=storage)
 
 
 async def rows(app: web.Application, role: Role, *tables: sa.Table) -> list[int]:

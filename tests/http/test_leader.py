@@ -12,11 +12,7 @@ import pytest
 
 from infra.lab.kit.aggregators import COLLECTOR_TOKEN, GATEWAY_TOKEN, OPERATOR_TOKEN, PEER_TOKEN, AggregatorPair
 from infra.lab.kit.reports import TaskKit, make_task_kit
-from services.helper.app import create_app as create_helper
-from services.helper.config import HelperConfig
 from services.leader.app import UPLOAD
-from services.leader.app import create_app as create_leader
-from services.leader.config import LeaderConfig
 from tacit import media_types
 from tacit.aggregator.filled import LOOKS, MAX_BATCH, STEPS, read_filling
 from tacit.aggregator.filling import look_at
@@ -36,19 +32,14 @@ from tacit.messages import (
 from tacit.ports import HttpResponse
 from tacit.task import BatchClose
 from tacit.vdaf.prio3 import Prio3Sum
+from tests.http.aggregator_pair import both_aggregators
 
 DAP = "urn:ietf:params:ppm:dap:error:"
 KIT = make_task_kit()
 
 
 def pair_of(tmp_path: Path, kit: TaskKit = KIT, **options: Any) -> AggregatorPair:
-    return AggregatorPair(
-        kit,
-        tmp_path,
-        lambda settings, deps: create_leader(LeaderConfig.model_validate(settings), deps),
-        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
-        **options,
-    )
+    return both_aggregators(kit, tmp_path, **options)
 
 
 def problem(answer: HttpResponse) -> str:

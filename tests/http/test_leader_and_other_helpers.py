@@ -12,10 +12,7 @@ import pytest
 from infra.lab.kit.aggregators import AggregatorPair
 from infra.lab.kit.network import FaultyTransport
 from infra.lab.kit.reports import make_task_kit
-from services.helper.app import create_app as create_helper
-from services.helper.config import HelperConfig
-from services.leader.app import STORE, create_app
-from services.leader.config import LeaderConfig
+from services.leader.app import STORE
 from services.leader.records import StoredReport
 from services.leader.store import LeaderTx
 from tacit import media_types
@@ -25,6 +22,7 @@ from tacit.messages.slices import ReportSlices
 from tacit.ports import HttpResponse
 from tacit.roles import jobs, opening
 from tacit.roles.aggregator import Party
+from tests.http.aggregator_pair import both_aggregators
 
 KIT = make_task_kit(min_batch_size=3)
 JOBS = f"{KIT.task.configuration.helper_aggregator_endpoint}/tasks/{KIT.task.task_id_text}/aggregation_jobs"
@@ -50,13 +48,7 @@ class OddHelper(FaultyTransport):
 
 
 def pair_of(tmp_path: Path, **options: Any) -> tuple[AggregatorPair, OddHelper]:
-    pair = AggregatorPair(
-        KIT,
-        tmp_path,
-        lambda settings, deps: create_app(LeaderConfig.model_validate(settings), deps),
-        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
-        **options,
-    )
+    pair = both_aggregators(KIT, tmp_path, **options)
     odd = OddHelper(pair)
     pair.network = odd
     return pair, odd

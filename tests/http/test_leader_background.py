@@ -31,6 +31,7 @@ from tacit.messages import Interval, Role, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.service.app import Deps
 from tacit.task import BatchClose
+from tests.http.aggregator_pair import both_aggregators
 from tests.kit.postgres import MakeDatabase
 
 ENTROPY = SeededEntropy(b"leader_background")
@@ -237,12 +238,7 @@ async def test_batch_is_released_as_soon_as_it_is_full_without_waiting_for_the_n
 async def test_collections_that_only_wait_cost_one_read_and_no_transaction(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pair = AggregatorPair(
-        KIT,
-        tmp_path,
-        lambda settings, deps: create_app(LeaderConfig.model_validate(settings), deps),
-        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
-    )
+    pair = both_aggregators(KIT, tmp_path)
     async with pair:
         app = pair.apps[Role.LEADER]
         store = app[STORE]

@@ -19,8 +19,6 @@ from infra.backing.postgres import PostgresServer
 from infra.lab.kit.aggregators import GATEWAY_TOKEN, AggregatorPair, mount_serving, party_of
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.reports import TaskKit, make_task_kit
-from services.helper.app import create_app as create_helper
-from services.helper.config import HelperConfig
 from services.leader import work
 from services.leader.app import STORE, create_app
 from services.leader.config import LeaderConfig
@@ -35,6 +33,7 @@ from tacit.ports import HttpResponse
 from tacit.roles.jobs import prepare_leader
 from tacit.service.app import DRIVERS, Deps
 from tacit.task import BatchClose
+from tests.http.aggregator_pair import both_aggregators
 from tests.kit.postgres import MakeDatabase
 
 KIT = make_task_kit(min_batch_size=7)
@@ -99,14 +98,7 @@ class Leaders:
 
 @asynccontextmanager
 async def leaders_of(folder: Path, make_url: MakeDatabase, kit: TaskKit = KIT, **limits: Any) -> AsyncIterator[Leaders]:
-    pair = AggregatorPair(
-        kit,
-        folder,
-        lambda settings, deps: create_app(LeaderConfig.model_validate(settings), deps),
-        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
-        limits={**LIMITS, **limits},
-        databases={Role.LEADER: make_url(LeaderStore)},
-    )
+    pair = both_aggregators(kit, folder, limits={**LIMITS, **limits}, databases={Role.LEADER: make_url(LeaderStore)})
     async with pair:
         leaders = Leaders(pair)
         await leaders.start_second()

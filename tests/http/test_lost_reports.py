@@ -10,16 +10,15 @@ import pytest
 
 from infra.lab.kit.aggregators import AggregatorPair
 from infra.lab.kit.reports import make_task_kit
-from services.helper.app import create_app as create_helper
-from services.helper.config import HelperConfig
 from services.leader import work
-from services.leader.app import COORDINATOR, STORE, create_app
+from services.leader.app import COORDINATOR, STORE
 from services.leader.config import LeaderConfig
 from services.leader.store import LeaderStore
 from tacit.errors import Fatal
 from tacit.messages import Role
 from tacit.roles.jobs import encode_request
 from tacit.task import BatchClose
+from tests.http.aggregator_pair import both_aggregators
 from tests.kit.postgres import MakeDatabase
 
 KIT = make_task_kit(min_batch_size=7)
@@ -27,14 +26,7 @@ AT_B = make_task_kit(min_batch_size=7, batch_close=BatchClose.AT_B)
 
 
 def pair_of(tmp_path: Path, kit: Any = KIT, **options: Any) -> AbstractAsyncContextManager[AggregatorPair]:
-    return AggregatorPair(
-        kit,
-        tmp_path,
-        lambda settings, deps: create_app(LeaderConfig.model_validate(settings), deps),
-        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
-        storage="file",
-        **options,
-    )
+    return both_aggregators(kit, tmp_path, storage="file", **options)
 
 
 async def accident(pair: AggregatorPair, sql: str) -> None:

@@ -16,8 +16,9 @@ from infra.lab.kit.recipes import URLS
 from services.shuffler.app import STORE
 from tacit.ports import HttpResponse
 from tests.http.mixed_stage import PER_REQUEST, B, MixedStage, mixed_stage
+from tests.http.power_cut import PowerCutError
 from tests.http.test_mixed import watched
-from tests.http.test_shuffler_crashes import PAUSE, PowerCutError, cut
+from tests.http.test_shuffler_crashes import PAUSE, cut
 
 REQUESTS = -(-B // PER_REQUEST) + 1
 

@@ -22,19 +22,9 @@ from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED
 from tacit.service.operator_api import ROUTES, TOKENS
 from tacit.service.run import started
+from tests.http.test_admin_schema import FEW, MANY, NAMES
 from tests.kit.tokens import GivenTokens
 
-NAMES = [
-    "not_a_server_error",
-    "status_code_conformance",
-    "content_type_conformance",
-    "response_headers_conformance",
-    "response_schema_conformance",
-    "negative_data_rejection",
-    "unsupported_method",
-    "ignored_auth",
-]
-FEW, MANY = 4, 100
 START_SECONDS, STOP_SECONDS = 60, 30
 TOKEN = "tacit-of-this-operator"
 
@@ -81,7 +71,7 @@ def schema(url: str) -> Any:
     return schemathesis.openapi.from_url(f"{url}/openapi.json")
 
 
-def conforms(url: str, schema: Any, name: str, examples: int) -> None:
+def assert_conforms(url: str, schema: Any, name: str, examples: int) -> None:
     operation = next(one.ok() for one in schema.get_all_operations() if one.ok().definition.raw["operationId"] == name)
     wanted: Any = [CHECKS.get_one(one) for one in NAMES]
     for mode in (schemathesis.GenerationMode.POSITIVE, schemathesis.GenerationMode.NEGATIVE):
@@ -105,10 +95,10 @@ def conforms(url: str, schema: Any, name: str, examples: int) -> None:
 
 @pytest.mark.parametrize("name", [one.name for one in ROUTES])
 def test_every_answer_is_one_of_the_document(url: str, schema: Any, name: str) -> None:
-    conforms(url, schema, name, FEW)
+    assert_conforms(url, schema, name, FEW)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [one.name for one in ROUTES])
 def test_every_answer_to_many_requests_is_one_of_the_document(url: str, schema: Any, name: str) -> None:
-    conforms(url, schema, name, MANY)
+    assert_conforms(url, schema, name, MANY)

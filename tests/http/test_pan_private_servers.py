@@ -16,10 +16,6 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.pan_private import Payloads, SharedReports, make_shared_kit
 from infra.lab.kit.reports import BOTH, TaskKit, issuer_key, make_task_kit, token_source
 from infra.lab.kit.watched import MOST, TWO, WatchingKit
-from services.helper.app import create_app as create_helper
-from services.helper.config import HelperConfig
-from services.leader.app import create_app as create_leader
-from services.leader.config import LeaderConfig
 from services.leader.coordinator import most_reports
 from tacit import bhttp
 from tacit.errors import Fatal, Refusal, ReportRejected
@@ -38,6 +34,7 @@ from tacit.roles.jobs import encode_request, finish_leader, prepare_helper, prep
 from tacit.roles.leader import check_upload
 from tacit.task import Task
 from tacit.vdaf.field import Field64
+from tests.http.aggregator_pair import both_aggregators
 
 B = 4
 COUNT = make_shared_kit(1, min_batch_size=B, seed=b"count")
@@ -48,13 +45,7 @@ Bad = Callable[[SharedReports], Report]
 
 
 def pair_of(tmp_path: Path, kit: TaskKit) -> AggregatorPair:
-    return AggregatorPair(
-        kit,
-        tmp_path,
-        lambda settings, deps: create_leader(LeaderConfig.model_validate(settings), deps),
-        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
-        storage="file",
-    )
+    return both_aggregators(kit, tmp_path, storage="file")
 
 
 async def totals(pair: AggregatorPair) -> tuple[int, tuple[int, ...]]:

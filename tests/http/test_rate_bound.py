@@ -12,27 +12,15 @@ import pytest
 
 from infra.lab.kit.aggregators import AggregatorPair
 from infra.lab.kit.reports import TaskKit, make_task_kit
-from services.helper.app import create_app as create_helper
-from services.helper.config import HelperConfig
-from services.leader.app import create_app as create_leader
-from services.leader.config import LeaderConfig
 from tacit.messages import Role
 from tacit.roles import batches
 from tacit.task import BatchClose
+from tests.http.aggregator_pair import both_aggregators
 
 MODULES = {Role.LEADER: "services.leader.collection.batches", Role.HELPER: "services.helper.service.batches"}
 EXPECTED = 3
 INTERVAL_END = make_task_kit(min_batch_size=2, expected_contributions=EXPECTED)
 AT_B = make_task_kit(min_batch_size=2, expected_contributions=EXPECTED, batch_close=BatchClose.AT_B)
-
-
-def pair_of(tmp_path: Path, kit: TaskKit) -> AggregatorPair:
-    return AggregatorPair(
-        kit,
-        tmp_path,
-        lambda settings, deps: create_leader(LeaderConfig.model_validate(settings), deps),
-        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
-    )
 
 
 @contextmanager
@@ -58,14 +46,14 @@ async def collected(pair: AggregatorPair, contributions: int) -> tuple[int, str,
 
 @pytest.mark.parametrize("kit", [INTERVAL_END, AT_B], ids=["interval-end", "at-b"])
 async def test_twice_the_expected_contributions_pass(tmp_path: Path, kit: TaskKit) -> None:
-    async with pair_of(tmp_path, kit) as pair:
+    async with both_aggregators(kit, tmp_path) as pair:
         assert (await collected(pair, 2 * EXPECTED))[0] == 200
 
 
 @pytest.mark.parametrize("kit", [INTERVAL_END, AT_B], ids=["interval-end", "at-b"])
 async def test_a_leader_refuses_one_more_although_its_helper_would_not(tmp_path: Path, kit: TaskKit) -> None:
     with lenient(Role.HELPER):
-        async with pair_of(tmp_path, kit) as pair:
+        async with both_aggregators(kit, tmp_path) as pair:
             status, detail, asked = await collected(pair, 2 * EXPECTED + 2)
             assert (status, asked) == (403, 0)
             assert "8 contributions" in detail
@@ -75,7 +63,7 @@ async def test_a_leader_refuses_one_more_although_its_helper_would_not(tmp_path:
 @pytest.mark.parametrize("kit", [INTERVAL_END, AT_B], ids=["interval-end", "at-b"])
 async def test_a_helper_refuses_one_more_although_its_leader_would_not(tmp_path: Path, kit: TaskKit) -> None:
     with lenient(Role.LEADER):
-        async with pair_of(tmp_path, kit) as pair:
+        async with both_aggregators(kit, tmp_path) as pair:
             status, detail, asked = await collected(pair, 2 * EXPECTED + 2)
             assert (status, asked) == (400, 1)
             assert detail.startswith("helper: ")
@@ -84,5 +72,5 @@ async def test_a_helper_refuses_one_more_although_its_leader_would_not(tmp_path:
 
 async def test_only_with_both_lenient_would_the_flood_be_released(tmp_path: Path) -> None:
     with lenient(Role.LEADER, Role.HELPER):
-        async with pair_of(tmp_path, INTERVAL_END) as pair:
+        async with both_aggregators(INTERVAL_END, tmp_path) as pair:
             assert (await collected(pair, 2 * EXPECTED + 2))[0] == 200

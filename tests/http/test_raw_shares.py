@@ -19,15 +19,12 @@ from infra.lab.kit.aggregators import PEER_TOKEN, AggregatorPair
 from infra.lab.kit.network import LOSE_RESPONSE, matching, no_faults
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper import app as helper_app
-from services.helper.app import create_app as create_helper
-from services.helper.config import HelperConfig
 from services.helper.store import HelperStore
 from services.leader import app as leader_app
-from services.leader.app import create_app as create_leader
-from services.leader.config import LeaderConfig
 from services.leader.store import LeaderStore
 from tacit.messages import Report, Role
 from tacit.task import BatchClose
+from tests.http.aggregator_pair import both_aggregators
 from tests.kit.oracles.sealing import open_input_share
 from tests.kit.postgres import MakeDatabase
 
@@ -51,14 +48,7 @@ def databases(request: pytest.FixtureRequest) -> dict[Role, str]:
 
 
 def pair_of(tmp_path: Path, kit: TaskKit, databases: dict[Role, str]) -> AggregatorPair:
-    return AggregatorPair(
-        kit,
-        tmp_path,
-        lambda settings, deps: create_leader(LeaderConfig.model_validate(settings), deps),
-        lambda settings, deps: create_helper(HelperConfig.model_validate(settings), deps),
-        storage="file",
-        databases=databases,
-    )
+    return both_aggregators(kit, tmp_path, storage="file", databases=databases)
 
 
 def secrets_of(kit: TaskKit, reports: Iterable[Report]) -> Secrets:

@@ -54,7 +54,8 @@ async def test_a_file_that_a_round_names_is_taken_and_handed_out_unchanged(serve
 @pytest.mark.parametrize("number", ["1", "17", "18", "9" * 19, "9" * 20, "-1", "x", "%30", ""])
 async def test_there_is_no_other_piece(server: ModelServer, number: str) -> None:
     await server.stored(MODEL.file)
-    await server.get(f"{PATH}/{number}", 200 if number == "%30" else 404)
+    wanted = 200 if number == "%30" else 404
+    await server.get(f"{PATH}/{number}", status=wanted)
 
 
 async def test_what_the_log_does_not_name_is_refused_and_nothing_is_stored(server: ModelServer) -> None:

@@ -6,14 +6,16 @@ import json
 from collections.abc import AsyncIterator
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from client_agent.series import Participation
 from infra.lab.kit.recipes import NOW, RecipeKit, changed
 from recipe_server.store import RecipeStore
 from tacit.codec import b64url
 from tacit.ledger.account import ChargeState
-from tacit.logview.live import charges_of
+from tacit.logview.live import LiveLog, charges_of
 from tacit.logview.view import LogView
 from tacit.recipe.charges import series_charge
 from tacit.recipe.model import Recipe
@@ -138,6 +140,46 @@ async def test_a_series_is_charged_once_and_its_rounds_fit_into_what_it_was_give
     assert charges == (series_charge(SERIES, ChargeState.ACTIVE),)
     log = await server.read(LogView(KIT.log_policy))
     assert tuple(charge for charge in charges_of(log, NOW) if charge.counts) == charges
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_in_any_history_server_readers_and_devices_charge_the_same(tmp_path: Path, seed: int) -> None:
+    """Leaves come in any order and some never, the clock goes on between them. What a device is charged for a recipe
+    that it may answer is what the ledger says, for as long."""
+    chance, running, logged = Random(seed), Server(tmp_path), list[SignedLeaf]()
+    write_secret(tmp_path / "log.key", b64url(KIT.keys["log"].private).encode())
+    write_secret(tmp_path / "collector.token", COLLECTOR.encode())
+    await running.start(policy=policy("100"))
+    await running.publish(KIT.directory_leaf(slots=8))
+    single, free = KIT.recipe(name="single", slot=3), KIT.series(donation_slots=None, name="free", slot=4)
+    recipes = [single, *ROUNDS, *(KIT.round(free, index) for index in range(3))]
+    first = [KIT.series_leaf(one) for one in (SERIES, free)]
+    early = [leaf for recipe in recipes for leaf in (KIT.recipe_leaf(recipe), *opt_ins(recipe))]
+    late = [KIT.void_leaf(recipe, role) for recipe in recipes for role in ROLES]
+    played = [(leaf, 60) for leaf in first + chance.sample(early, len(early)) + chance.sample(early, 14)]
+    played += [(leaf, 1_800) for leaf in chance.choices(early + 2 * late, k=40)]
+    store = RecipeStore(running.config(policy=policy("100")).database_url("recipe_server"))
+    await store.open()
+    for leaf, pause in played:
+        if (await running.post(leaf)).status == 201 and leaf not in logged:
+            logged.append(leaf)
+        running.clock.jump(chance.choice((0, 0, pause)))
+        now = running.clock.now()
+        async with store.read() as tx:
+            charges = await tx.charges("default", now)
+        log = LiveLog.from_leaves(enumerate(logged))
+        counted = {charge.recipe_hash: charge for charge in charges_of(log, now) if charge.counts}
+        assert {charge.recipe_hash: charge for charge in charges if charge.counts} == counted
+        for live in log.recipes:
+            part = Participation(live.recipe, log.series_of(live.recipe))
+            charge = counted.get(live.recipe.hash if part.series is None else part.series.hash)
+            if live.opted_in and not live.is_void:
+                assert charge is not None
+                assert (part.cost, part.with_relay) == (charge.cost, charge.epsilon_with_relay)
+                assert part.charged_until == charge.end
+    await store.close()
+    await running.network.close()
+    assert len(logged) > 12
 
 
 async def test_a_series_of_which_nothing_was_released_gives_its_budget_back(server: Server) -> None:

@@ -70,10 +70,10 @@ async def test_how_far_a_recipe_is_filled_comes_from_the_shuffler_with_noise_and
     """A look at 52 of 50 bundles tells 2 tenths of B or more unless two-sided geometric noise of scale 5 is below -42,
     which has probability 1e-4."""
     async with shuffled_stage(tmp_path, "file") as stage:
-        await _told_when_due(stage)
+        await _assert_told_when_due(stage)
 
 
-async def _told_when_due(stage: ShuffledStage) -> None:
+async def _assert_told_when_due(stage: ShuffledStage) -> None:
     devices = population()
     recipe, task = devices.recipe, devices.recipe.interval
     await stage.publish(recipe)

@@ -20,6 +20,7 @@ from tacit.errors import UsageError
 from tacit.messages.chunk import MessageChunk
 from tacit.pauses import LONGEST_PAUSE
 from tacit.recipe.model import Recipe
+from tests.http.power_cut import PowerCutError
 from tests.http.shuffled_stage import B, ShuffledStage, population, shuffled_stage
 from tests.kit.postgres import MakeDatabase
 
@@ -29,10 +30,6 @@ CHUNKS = -(-4 * B // 7)
 SECOND = "http://127.0.0.1:8098"
 PAUSE = 1.5 * LONGEST_PAUSE
 """No pause after a request that was not taken is longer, in seconds."""
-
-
-class PowerCutError(Exception):
-    """The process dies."""
 
 
 class Watched:
@@ -50,7 +47,7 @@ class Watched:
             self.sent.append(rest["body"])
         return await self._real(method, url, **rest)
 
-    async def check(self) -> None:
+    async def assert_counted_once(self) -> None:
         """All messages were counted, once each, and no index was sent with two bodies."""
         recipe = self.devices.recipe
         assert await self.stage.aggregate(recipe) == (200, {"report_count": B, "values": TOTALS})
@@ -101,7 +98,7 @@ async def test_a_power_cut_neither_loses_nor_doubles_a_message(tmp_path: Path, n
         while await stage.forwarding.step():
             pass
         assert len(found.sent) - before >= CHUNKS - number
-        await found.check()
+        await found.assert_counted_once()
 
 
 async def test_an_analyzer_that_dies_between_chunks_gets_the_rest_and_what_it_did_not_store(tmp_path: Path) -> None:
@@ -114,7 +111,7 @@ async def test_an_analyzer_that_dies_between_chunks_gets_the_rest_and_what_it_di
         for _ in range(3):
             stage.clock.jump(PAUSE)
             await stage.forwarding.step()
-        await found.check()
+        await found.assert_counted_once()
         assert len(found.sent) == CHUNKS + 3
 
 
@@ -125,7 +122,7 @@ async def test_a_shuffler_and_an_analyzer_that_start_again_after_everything_send
         assert await found.stage.forwarding.step() == CHUNKS
         await found.stage.start()
         assert await found.stage.forwarding.step() == 0
-        await found.check()
+        await found.assert_counted_once()
         for body in found.sent[:3]:
             assert (await found.stage.forward(found.devices.recipe, body)).status == 201
 
@@ -179,7 +176,7 @@ async def test_a_shufflers_database_from_before_it_forwarded_is_refused(tmp_path
             shutil.copy(path, folder)
         with pytest.raises(UsageError, match="older than the last state"):
             await stage.start_shuffler()
-        await found.check()
+        await found.assert_counted_once()
 
 
 async def test_two_processes_of_a_shuffler_fix_one_order(tmp_path: Path, make_postgres_url: MakeDatabase) -> None:
@@ -187,7 +184,7 @@ async def test_two_processes_of_a_shuffler_fix_one_order(tmp_path: Path, make_po
         second = await found.stage.start_shuffler(SECOND)
         for _ in range(3):
             await asyncio.gather(found.stage.forwarding.step(), second[FORWARDING].step())
-        await found.check()
+        await found.assert_counted_once()
 
 
 @pytest.mark.parametrize("committed", [False, True])
@@ -207,6 +204,6 @@ async def test_one_of_two_processes_dies_while_both_forward_and_the_other_goes_o
         assert {type(one) for one in ended} <= {int, PowerCutError}
         restarted = await stage.start_shuffler(SECOND)
         await asyncio.gather(stage.forwarding.step(), restarted[FORWARDING].step())
-        await found.check()
+        await found.assert_counted_once()
         page = await stage.shuffler_status(found.devices.recipe)
         assert (page["requests_left"], page["released"], page["rejected"]) == (0, 1, 0)

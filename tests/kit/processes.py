@@ -11,7 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-START_SECONDS = 90.0
+START_SECONDS = 480.0
+"""For a command that hangs. One that cannot start ends by itself, and on a busy machine takes as long as it may: of a
+staging deployment, 120 s for its services, 60 for token keys, and then for devices as long as more of them come."""
 STOP_SECONDS = 30.0
 
 
@@ -71,16 +73,17 @@ class ReadyProcess:
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def ready(self, seconds: float = START_SECONDS) -> dict[str, Any]:
-        """The line, once it is there. Raises ``RuntimeError`` with its stderr when there is none."""
+        """The line, once it is there. Raises ``RuntimeError`` with its stderr where the process ends or closes stdout
+        without one, or says nothing for so long."""
         output = self._process.stdout
-        line = b""
-        if output is not None:
-            with selectors.DefaultSelector() as waiting:  # takes any number of open files, as select() does not
-                waiting.register(output, selectors.EVENT_READ)
-                if waiting.select(seconds):
-                    line = output.readline()
+        assert output is not None
+        with selectors.DefaultSelector() as waiting:  # takes any number of open files, as select() does not
+            waiting.register(output, selectors.EVENT_READ)
+            came = waiting.select(seconds)
+        line = output.readline() if came else b""
         if not line:
-            raise RuntimeError(f"no ready line; stderr: {self.stderr[-2000:]}")
+            until = "before it ended" if came else f"within {seconds:g} s"
+            raise RuntimeError(f"no ready line {until}; stderr: {self.stderr[-2000:]}")
         document: dict[str, Any] = json.loads(line)
         return document
 

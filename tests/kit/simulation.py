@@ -21,6 +21,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pytest
 from aiohttp import web
 
 from client_agent.agent import Agent
@@ -430,3 +431,24 @@ class Simulation:
         found = await self.operator("collector", "GET", f"/v1/results/{recipe.hash_text}")
         results: list[dict[str, Any]] = found["results"]
         return results
+
+
+async def assert_released_as_sent(simulation: Simulation, recipe: Recipe, truth: Sequence[float]) -> dict[str, Any]:
+    """Collect the one batch of a recipe that asks everybody: it is what devices sent, and near the truth."""
+    collection = await simulation.collect(recipe)
+    assert collection["state"] == "released", collection
+    (result,) = await simulation.results(recipe)
+    reports = [report for device in simulation.devices if (report := device.report(recipe)) is not None]
+    sent = [simulation.measurement(recipe, report) for report in reports]
+    counts = [sum(column) for column in zip(*sent, strict=True)]
+    assert [row["count"] for row in result["buckets"]] == counts
+    assert result["report_count"] == len(reports)
+    randomizer, design = derive.randomizer_of(recipe), derive.design_of(recipe)
+    estimate = randomizer.estimate(counts, len(reports), design)
+    assert [row["estimate"] for row in result["buckets"]] == list(estimate.values)
+    assert [row["stderr"] for row in result["buckets"]] == pytest.approx(list(estimate.stderrs))
+    expected = randomizer.expected_stderrs(truth, len(simulation.devices), design)
+    for value, true, deviation in zip(estimate.values, truth, expected, strict=True):
+        assert abs(value - true) < 4.5 * deviation
+    found: dict[str, Any] = result
+    return found

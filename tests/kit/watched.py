@@ -18,6 +18,7 @@ from tacit.models.pan_private_single.task import one_server_task
 from tacit.models.servers import server_side
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.two_servers import opened_share
+from tacit.ports import Entropy
 from tacit.recipe.derive import task_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
@@ -33,6 +34,20 @@ BEGIN = NOW - STEPS * STEP_SECONDS
 """When the first step begins; the last one ends at NOW, where the interval begins."""
 MOST = 3
 """k of histograms and means."""
+
+
+def scripted(first: list[bytes], then: Entropy) -> Entropy:
+    """The given draws, and after them those of ``then``."""
+    script = iter(first)
+
+    def entropy(length: int) -> bytes:
+        drawn = next(script, None)
+        if drawn is None:
+            return then(length)
+        assert len(drawn) == length
+        return drawn
+
+    return entropy
 
 
 class WatchedKit(AnalyzerKit):

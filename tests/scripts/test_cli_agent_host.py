@@ -20,12 +20,11 @@ from client_agent.host import Counts
 from client_agent.journal import Fact
 from client_agent.runner import DATABASE, open_store
 from infra.cli import run
-from infra.commands.hosting import words_of
+from infra.commands.hosting import raise_limit, words_of
 from infra.lab.kit.entropy import SeededEntropy
 from infra.stacks.agents import provision_agents
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
-from tacit.adapters.disk.descriptors import raise_limit
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.service.base.config_files import load_config
 from tests.kit.processes import running
@@ -95,7 +94,7 @@ def test_a_folder_that_is_none_is_one_line(tmp_path: Path, capsys: Capture) -> N
 
 def test_a_process_may_have_as_many_files_as_it_is_allowed() -> None:
     program = (
-        "import resource; from tacit.adapters.disk.descriptors import raise_limit; "
+        "import resource; from infra.commands.hosting import raise_limit; "
         "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 512)); assert raise_limit() == 512; "
         "assert resource.getrlimit(resource.RLIMIT_NOFILE) == (512, 512)"
     )

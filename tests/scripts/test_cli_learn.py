@@ -114,8 +114,10 @@ def test_a_run_trains_its_model_and_shows_the_same_when_it_is_taken_up_again(
         parameters = np.concatenate([layers["weights"].ravel(), layers["biases"]])
     assert model_file.name_of(model_file.encode(parameters)) == found["model"]
 
-    assert stack("run", plan, "--test", str(test), "--start", "1") == 0
+    picture = tmp_path / "run.png"
+    assert stack("run", plan, "--test", str(test), "--start", "1", "--plot", str(picture)) == 0
     again = capsys.readouterr()
+    assert picture.read_bytes().startswith(b"\x89PNG")
     assert "--start changes nothing" in again.err
     assert f"{found['rounds'][1]['accuracy']:.1%}" in again.out
     model = tmp_path / "newest.model"
@@ -167,6 +169,11 @@ def test_a_plan_that_cannot_be_asked_here_is_refused_in_a_line_before_anything_i
         (("show", "digits"), "no stack here; start one with: tacit up"),
         (("run", "absent.json"), "absent.json"),
         (("run", "plan.json", "--plot", "run.png"), "give examples to try the models on: --test FILE"),
+        (
+            ("run", "plan.json", "--plot", "run.xyz", "--test", "test.csv"),
+            "run.xyz: a picture's name ends with .png",
+        ),
+        (("run", "plan.json", "--out", "absent/model.npz"), "absent: no such folder"),
         (("run", "plan.json", "--test", "absent.csv"), "absent.csv"),
         (("run", "plan.json", "--test", "plan.json"), "plan.json: line 1 is not numbers with commas between"),
     ],

@@ -15,10 +15,10 @@ from infra.commands import privacy_budget
 from infra.lab.kit.recipes import RecipeKit, changed
 from tacit.logview.live import LiveLog
 from tacit.logview.view import VerifiedEntry
+from tacit.recipe.claims import total_claim
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit
 from tacit.recipe.series import Series
-from tacit.recipe.series_claims import total_claim
 
 KIT = RecipeKit()
 RECIPE = KIT.recipe(name="training", population=20_000, rate=Decimal(1), epsilon=Decimal("0.5"))

@@ -250,7 +250,7 @@ class Run:
         assert all(len(messages) <= len(self.simulation.devices) for messages in signed.values())
 
 
-async def play(template: Template, ops: Sequence[Op], seed: int) -> Counter[str]:
+async def assert_invariants(template: Template, ops: Sequence[Op], seed: int) -> Counter[str]:
     """Run a list and check everything; returns what became of the reports."""
     with TemporaryDirectory() as folder:
         simulation = Simulation(template.copy(Path(folder) / "stack"), seed=seed)
@@ -371,7 +371,7 @@ def others_are_slow(names: Iterable[str], kept: Container[str]) -> list[Any]:
 
 @pytest.mark.parametrize("name", others_are_slow(NAMED, IN_SHORT))
 def test_named_lists_keep_the_invariants(template: Template, name: str) -> None:
-    states = asyncio.run(play(template, NAMED[name], seed=2))
+    states = asyncio.run(assert_invariants(template, NAMED[name], seed=2))
     if name == "a good day":
         assert states == {"sent": 2 * DEVICES}
 
@@ -380,7 +380,7 @@ def test_named_lists_keep_the_invariants(template: Template, name: str) -> None:
 @pytest.mark.parametrize("what", others_are_slow(FAULTS, ("response",)))
 def test_a_fault_on_every_link_in_every_round_keeps_the_invariants(template: Template, what: Broken) -> None:
     broken = [Lose(what, caller, callee) for caller, callee in LINKS]
-    states = asyncio.run(play(template, [*broken, *TOKENS, *times(8, *broken, *WORK)], seed=2))
+    states = asyncio.run(assert_invariants(template, [*broken, *TOKENS, *times(8, *broken, *WORK)], seed=2))
     assert states["sent"] > DEVICES, states
 
 
@@ -391,7 +391,7 @@ def test_a_fault_on_one_link_keeps_the_invariants(
     template: Template, what: Broken, caller: Party, callee: Party
 ) -> None:
     day = [*TOKENS, *times(4, Lose(what, caller, callee), *WORK, *WORK)]
-    states = asyncio.run(play(template, day, seed=2))
+    states = asyncio.run(assert_invariants(template, day, seed=2))
     assert states["sent"] > DEVICES, states
 
 
@@ -417,11 +417,11 @@ LONG = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture, HealthCheck.d
 @settings(max_examples=5, derandomize=True, deadline=None, database=None, suppress_health_check=LONG)
 @given(ops=LISTS, seed=SEEDS)
 def test_generated_lists_keep_the_invariants(template: Template, ops: list[Op], seed: int) -> None:
-    asyncio.run(play(template, [*TOKENS, *ops], seed))
+    asyncio.run(assert_invariants(template, [*TOKENS, *ops], seed))
 
 
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None, database=None, suppress_health_check=LONG)
 @given(ops=LISTS, seed=SEEDS, ready=st.booleans())
 def test_many_generated_lists_keep_the_invariants(template: Template, ops: list[Op], seed: int, ready: bool) -> None:
-    asyncio.run(play(template, [*(TOKENS if ready else []), *ops], seed))
+    asyncio.run(assert_invariants(template, [*(TOKENS if ready else []), *ops], seed))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import re
 import sqlite3
+import stat
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -119,6 +122,56 @@ async def test_a_file_that_is_removed_while_it_is_opened_is_named(tmp_path: Path
     create_private(path := tmp_path / "a.sqlite3")
     with pytest.raises(UsageError, match="it was replaced while it was being opened"), still_there(path):
         path.unlink()
+
+
+def mode_of(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+async def test_a_file_that_others_may_read_is_withdrawn_from_them_with_its_log(tmp_path: Path) -> None:
+    await made(path := tmp_path / "a.sqlite3")
+    log = tmp_path / "a.sqlite3-wal"
+    log.touch()
+    for one, mode in ((path, 0o644), (log, 0o664)):
+        one.chmod(mode)
+    create_private(path)
+    assert (mode_of(path), mode_of(log)) == (0o600, 0o600)
+    (link := tmp_path / "link.sqlite3").symlink_to(tmp_path / "target.sqlite3")
+    create_private(link)
+    assert mode_of(tmp_path / "target.sqlite3") == 0o600
+
+
+def test_what_cannot_be_withdrawn_or_is_no_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "folder").mkdir(mode=0o755)
+    with pytest.raises(UsageError, match="folder: not a regular file"):
+        create_private(tmp_path / "folder")
+    assert mode_of(tmp_path / "folder") == 0o755
+    create_private(path := tmp_path / "a.sqlite3")
+    path.chmod(0o640)
+
+    def of_another(_path: Path, _mode: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", of_another)
+    with pytest.raises(UsageError, match=r"a.sqlite3: readable by others; run: chmod 600 "):
+        create_private(path)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(UsageError, match=r"a.sqlite3: Permission denied"):
+        create_private(path)
+
+
+async def test_making_a_file_again_releases_no_lock_of_a_connection(tmp_path: Path) -> None:
+    await made(path := tmp_path / "a.sqlite3")
+
+    def locks() -> int:
+        own = re.compile(rf" {os.getpid()} [0-9a-f:]+:{path.stat().st_ino} ")
+        return len(own.findall(Path("/proc/locks").read_text()))
+
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("SELECT count(*) FROM notes").fetchone()
+        held = locks()
+        create_private(path)
+        assert locks() == held > 0
 
 
 async def test_a_look_writes_nothing_and_many_files_share_few_threads(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -73,3 +75,14 @@ async def test_a_journal_from_before_there_were_marks_gets_one(tmp_path: Path) -
     await store.close()
     await decided(tmp_path, b"1" * 32)
     assert (tmp_path / MARK).stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_full_disk_is_not_taken_for_a_lost_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_draft: Path, _path: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "link", full)
+        with pytest.raises(UsageError, match=r"agent\.mark: No space left on device$"):
+            await open_store(settings(tmp_path), CLOCK)
+    await decided(tmp_path, b"1" * 32)

@@ -23,8 +23,8 @@ from infra.lab.bench.loading.attackers import KINDS, Attack, attack_with
 from infra.lab.bench.loading.contributions import enclose, make_reports, private_key
 from infra.lab.bench.loading.load import send_all
 from infra.lab.bench.loading.processes import cpu_by_party, cpu_of_tree, memory_of_tree
-from infra.lab.bench.loading.quotas import limited
 from infra.lab.bench.rows import Row, Timing
+from infra.lab.bench.scaling import limited
 from infra.lab.bench.targets import TARGETS, target_of
 from infra.lab.kit.aggregators import party_of
 from infra.lab.kit.entropy import SeededEntropy

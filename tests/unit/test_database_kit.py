@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import aiosqlite
+import pytest
 
 
 async def test_a_statement_keeps_behind_a_wait_that_was_cancelled_on_the_same_connection(tmp_path: Path) -> None:
@@ -33,8 +34,16 @@ async def test_a_statement_keeps_behind_a_wait_that_was_cancelled_on_the_same_co
         await closing
 
 
-def test_the_thread_of_a_connection_that_outlives_its_loop_fails_no_test(tmp_path: Path) -> None:
-    file = tmp_path / "outlives.sqlite3"
+def test_the_thread_of_a_connection_that_outlives_its_loop_fails_no_test(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, failed, hook = tmp_path / "outlives.sqlite3", list[type[BaseException]](), threading.excepthook
+
+    def noted(found: threading.ExceptHookArgs) -> None:
+        failed.append(found.exc_type)
+        hook(found)
+
+    monkeypatch.setattr(threading, "excepthook", noted)
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as holder, asyncio.Runner() as runner:
 
         async def left_behind() -> aiosqlite.Connection:
@@ -52,3 +61,4 @@ def test_the_thread_of_a_connection_that_outlives_its_loop_fails_no_test(tmp_pat
         connection._thread.join()
         file_left, connection._connection = connection._conn, None
         file_left.close()
+        assert failed == [RuntimeError]

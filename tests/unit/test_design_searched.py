@@ -17,9 +17,9 @@ from tacit.errors import FieldError
 from tacit.methods.base.affine import AffineHashing
 from tacit.methods.base.design import SampleDesign
 from tacit.operations.design_searched import PREFIXES, searched_ways
+from tacit.recipe.claims import total_claim
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
-from tacit.recipe.series_claims import total_claim
 from tacit.recipe.writing.survey import Survey
 from tacit.succinct.engines import TreeEngine
 

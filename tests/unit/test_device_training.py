@@ -6,7 +6,7 @@ import hashlib
 import threading
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -32,7 +32,8 @@ from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.recipe.training import Projection, Quantile
-from tacit.tlog.leaves import SignedLeaf
+from tacit.rules import table as rules
+from tacit.tlog.leaves import LeafType, SignedLeaf
 
 KIT = RecipeKit()
 POLICY = KIT.policy.model_copy(update={"allow_unbounded_local": True})
@@ -213,6 +214,29 @@ async def test_models_are_kept_until_nobody_decides_about_their_rounds_any_more(
     files.follow(log, asked_until(recipe.interval) + 1)
     assert files.of(recipe) is None
     assert not await files.fetch()
+    assert len(server.asked) == 1
+
+
+async def test_a_round_that_cannot_be_judged_keeps_no_other_from_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, found = Server(), [KIT.directory_leaf()]
+    server.hold(MODEL)
+    rounds = list[Recipe]()
+    for number, model in enumerate((model_of(LEARNING, seed=2), MODEL)):
+        series = training_series(KIT, rounds=1, rate=1, name=f"training-{number}", slot=number)
+        rounds.append(KIT.round(series, 0, model.stated().text()))
+        found += [leaf for leaf in leaves(series, rounds[-1]) if leaf.type is not LeafType.ISSUER_DIRECTORY]
+    check = rules.check
+
+    def fails(recipe: Recipe, *others: Any) -> Any:
+        if recipe == rounds[0]:
+            raise ZeroDivisionError
+        return check(recipe, *others)
+
+    monkeypatch.setattr(rules, "check", fails)
+    files = files_of(server)
+    files.follow(log_of(*found), NOW)
+    assert await files.fetch()
+    assert [files.of(recipe) for recipe in rounds] == [None, MODEL.file]
     assert len(server.asked) == 1
 
 

@@ -18,8 +18,7 @@ from tacit.accounting.accountants import epsilon_pld
 from tacit.accounting.events import Gaussian, Relation, Repeated, Sampled
 from tacit.dp.binomial_noise import delta_noise, epsilon_noise
 from tacit.dp.gaussian import delta_gaussian, delta_subsampled, epsilon_gaussian
-from tacit.dp.repeated.convolve import epsilon_of
-from tacit.dp.repeated.fourier import folded, transform
+from tacit.dp.repeated.convolve import epsilon_of, folded, transform
 from tacit.dp.repeated.losses import Curve, Loss, loss_of
 from tacit.dp.repeated.rounds import (
     epsilon_repeated,

@@ -7,7 +7,7 @@ from typing import Annotated
 import pytest
 import typer
 
-from infra.base.hash_arguments import moved, taking_hashes
+from infra.cli import moved, taking_hashes
 
 HASH = "-hG_" + "x" * 39
 VALUED = {"--state-dir", "--recipe"}

@@ -111,7 +111,7 @@ assert not outside, outside
 """
 
 
-def starts(name: str, paths: list[Path], *, guarded: bool) -> None:
+def assert_starts(name: str, paths: list[Path], *, guarded: bool) -> None:
     """Have a new interpreter import what the image starts with from ``paths`` alone."""
     domain, found = domain_called(name), selected(name)
     lib = {place for one in found.distributions.values() for place, _ in files_of(one)}
@@ -134,7 +134,7 @@ def starts(name: str, paths: list[Path], *, guarded: bool) -> None:
 
 @pytest.mark.parametrize("name", ["relay", "leader"])
 def test_the_modules_of_an_image_are_enough_to_start_what_it_is_for(name: str) -> None:
-    starts(name, [ROOT, Path(sysconfig.get_path("purelib"))], guarded=True)
+    assert_starts(name, [ROOT, Path(sysconfig.get_path("purelib"))], guarded=True)
 
 
 @pytest.mark.slow
@@ -145,7 +145,7 @@ def test_the_files_of_an_image_are_enough_to_start_what_it_is_for(domain: Domain
     laid(found.files.items(), tmp_path / "app")
     for one in found.distributions.values():
         laid(files_of(one), tmp_path / "lib")
-    starts(domain.name, [tmp_path / "app", tmp_path / "lib"], guarded=False)
+    assert_starts(domain.name, [tmp_path / "app", tmp_path / "lib"], guarded=False)
 
 
 def laid(found: Iterable[tuple[str, Path]], folder: Path) -> None:

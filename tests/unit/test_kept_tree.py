@@ -21,7 +21,7 @@ from tacit.tlog.merkle import prove_inclusion
 ENTRIES = [b"entry-%d" % number * (1 + number % 5) for number in range(300)]
 
 
-def same(tree: FileTree, size: int) -> None:
+def assert_same(tree: FileTree, size: int) -> None:
     right = MemoryTree(ENTRIES[:size])
     assert (tree.size, tree.root(), list(tree.entries)) == (size, right.root(), ENTRIES[:size])
     for index in range(0, size, 37):
@@ -53,7 +53,7 @@ def test_it_is_the_tree_in_memory_after_every_way_to_stop(
             if step == "again":
                 tree.close()
                 tree = FileTree(folder)
-        same(tree, size)
+        assert_same(tree, size)
     tree.close()
 
 
@@ -64,13 +64,13 @@ def test_a_tree_that_is_larger_than_what_waits_in_memory_is_read_from_the_disk(
     tree = FileTree(tmp_path)
     for entry in ENTRIES:
         tree.append(entry)
-    same(tree, len(ENTRIES))
+    assert_same(tree, len(ENTRIES))
     assert tree.entries[-1] == ENTRIES[-1]
     assert list(tree.entries[290:999]) == ENTRIES[290:]
     with pytest.raises(IndexError):
         tree.entries[len(ENTRIES)]
     tree.clear()
-    same(tree, 0)
+    assert_same(tree, 0)
     tree.close()
 
 
@@ -80,7 +80,7 @@ def test_what_somebody_cut_off_is_read_from_the_log_anew(tmp_path: Path, name: s
     path = tmp_path / name
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     tree = FileTree(tmp_path)
-    same(tree, 0)
+    assert_same(tree, 0)
     tree.close()
 
 

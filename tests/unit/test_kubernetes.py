@@ -162,8 +162,12 @@ def test_a_pod_is_given_every_file_that_its_configuration_names_and_no_other(ser
 
 @EVERY_ORGANISATION
 def test_what_is_rendered_fits_the_schemas_of_kubernetes(organisation: str) -> None:
-    for document in rendered(organisation):
+    documents = rendered(organisation)
+    assert len(documents) > len(ORGANISATIONS[organisation])
+    for document in documents:
         kubernetes_validate.validate(document, "1.30", strict=True)
+        with pytest.raises(kubernetes_validate.ValidationError):
+            kubernetes_validate.validate({**document, "unknown": 1}, "1.30", strict=True)
 
 
 @EVERY_ORGANISATION

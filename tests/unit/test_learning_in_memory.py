@@ -12,15 +12,17 @@ from typer.testing import CliRunner
 
 from infra.lab.commands.bench import app
 from infra.lab.learning.bench import CENTRAL, NONE, OURS, PLAN, central_noise, document, measured, own_noise, planned
-from infra.lab.learning.population import EXAMPLES, TESTED, digits, population
-from infra.lab.learning.rounds import encoded, room_for_units, trained
+from infra.lab.learning.population import EXAMPLES, TESTED, data_set, digits, population
+from infra.lab.learning.rounds import encoded, trained
 from tacit.dp.repeated.shares import epsilon_share_rounds
 from tacit.dp.reports import NoiseStep
 from tacit.dp.vector_noise import VectorStep
-from tacit.errors import FieldError
+from tacit.errors import DecodeError, FieldError
+from tacit.learning.local import room_for_units
 from tacit.learning.plan import EXAMPLE, Plan
 from tacit.recipe.encoder import VectorEncoder
 from tacit.recipe.encoder_specs import Vector
+from tacit.recipe.training import Softmax
 
 TRAINING: dict[str, Any] = EXAMPLE["training"]  # type: ignore[assignment]
 
@@ -49,7 +51,7 @@ def test_no_vector_is_longer_than_the_norm_and_few_are_shrunk_once_more() -> Non
 
 
 def test_no_device_has_a_digit_of_the_test_set_and_a_device_has_few_kinds() -> None:
-    train, test = digits()
+    train, test = digits().train, digits().test
     people = population(2000, 5)
     assert len(test) == TESTED
     assert people.labels.shape == (2000, EXAMPLES)
@@ -125,7 +127,28 @@ def test_a_plan_that_sends_less_than_half_of_each_update_learns_too() -> None:
 def test_a_plan_that_does_not_train_on_the_digits_is_refused(changes: dict[str, Any], said: str) -> None:
     other = Plan.model_validate({**EXAMPLE, "training": {**TRAINING, **changes}})
     with pytest.raises(FieldError, match=said):
-        planned(10_000, 2.0, other)
+        next(measured(10_000, (2.0,), 1, base=other))
+
+
+def test_examples_of_ones_own_are_scaled_split_and_dealt_out() -> None:
+    """Classes 0 and 2 of three: nobody has an example of the class that is not there."""
+    spec = Softmax(kind="softmax", inputs=2, classes=3)
+    lines = [f"{4 if at % 2 else -4},{at / 100},{2 * (at % 2)}" for at in range(100)]
+    data = data_set(spec, "\n".join(lines).encode(), "points.csv")
+    assert (len(data.train), len(data.test)) == (80, 20)
+    assert np.abs(data.train.features).max() == 1
+    people = population(300, 1, data)
+    assert set(np.unique(people.labels)) == {0, 2}
+    assert len(people.test) == 20
+    training = {**TRAINING, "architecture": spec.model_dump()}
+    plan = Plan.model_validate({**EXAMPLE, "training": training, "devices": 300, "min_batch_size": 10, "epsilon": 15})
+    assert trained(people, plan, None, 1)[-1].accuracy == 1
+
+
+def test_too_few_examples_are_refused() -> None:
+    spec = Softmax(kind="softmax", inputs=1, classes=2)
+    with pytest.raises(DecodeError, match=r"few\.csv: 4 examples are too few"):
+        data_set(spec, b"0,0\n1,1\n0,0\n1,1", "few.csv")
 
 
 def test_the_command_prints_one_document() -> None:

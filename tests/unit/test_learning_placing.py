@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from infra.lab.kit.learning import LEARNING, model_of
 from infra.lab.kit.recipes import NOW, RecipeKit
-from tacit.errors import UsageError
+from tacit.errors import Abort, UsageError
 from tacit.learning.plan import Plan
 from tacit.logview.live import LiveLog, LiveSeries
+from tacit.media_types import PROBLEM_JSON
 from tacit.operations.learning_placing import EPOCHS_AHEAD, Epochs, placed_run, refusals_of, rounds_per_epoch
 from tacit.operations.pace import Pace
+from tacit.operations.publishing import require_model_place, send_model
+from tacit.ports import HttpResponse
 from tacit.recipe.asking import asked_until
 from tacit.recipe.series import Series
 from tests.unit.test_learning_resumed import TINY
@@ -113,3 +120,27 @@ def test_what_a_policy_would_refuse_of_any_round_is_known_before_anything_is_pub
     odd = plan.model_copy(update={"round_seconds": 3659})
     assert {one.rule for one in refusals_of(odd, series, OPEN, BEGIN)} == {"interval-unaligned"}
     assert "claim-cap" in {one.rule for one in refusals_of(plan, series, KIT.policy, BEGIN)}
+
+
+@dataclass(frozen=True)
+class Answering:
+    """A recipe server that answers everything in the same way."""
+
+    status: int
+    type: str
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> HttpResponse:
+        content = json.dumps({"type": self.type, "title": "No."}).encode()
+        return HttpResponse(self.status, {"content-type": PROBLEM_JSON}, content)
+
+
+async def test_a_recipe_server_that_has_no_place_for_models_is_named_before_anything_is_published() -> None:
+    stated = model_of(LEARNING, 1).stated()
+    await require_model_place(Answering(404, "urn:tacit:problem:model-unknown"), "http://log", stated)
+    for status in (404, 405):
+        with pytest.raises(UsageError, match="http://log takes no model files: start a recipe server of this version"):
+            await require_model_place(Answering(status, "about:blank"), "http://log", stated)
+    with pytest.raises(Abort):
+        await send_model(Answering(404, "urn:tacit:problem:model-unknown"), "http://log", stated, b"")

@@ -259,6 +259,28 @@ def test_the_terminal_names_every_service_and_commands_that_can_be_pasted(layout
     assert text.index("tacit agent host") < text.index("tacit recipe new"), "agents run before anything is asked"
 
 
+@pytest.mark.parametrize(
+    ("devices", "flags"),
+    [
+        (0, "--population 25 --out"),
+        (19, "--population 25 --out"),
+        (20, "--population 20 --min-batch-size 20 --out"),
+        (24, "--population 24 --min-batch-size 20 --out"),
+        (25, "--population 25 --out"),
+        (60, "--population 60 --out"),
+    ],
+)
+def test_the_terminal_asks_the_devices_that_there_are_and_says_if_they_are_too_few(
+    tmp_path: Path, devices: int, flags: str
+) -> None:
+    layout = create_layout(tmp_path / "stack", StackOptions(batch_floor=20), SeededEntropy(4), NOW)
+    console = Console(file=io.StringIO(), width=80, highlight=False)
+    show(layout, [], [tmp_path / "agents" / str(number) / "agent.json" for number in range(devices)], console)
+    text = cast("io.StringIO", console.file).getvalue()
+    assert flags in text
+    assert ("start this again with --agents 25." in text) == (devices == 19)
+
+
 def modules_of(service: str) -> set[str]:
     """What a process that serves it has imported."""
     program = (

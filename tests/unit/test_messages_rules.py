@@ -225,8 +225,12 @@ def test_report_extension_that_breaks_a_rule_rejects_the_report(
 
 
 def test_known_report_extensions_in_order_are_accepted() -> None:
-    check_report_extensions([Extension(1, b"")], [Extension(2, b""), Extension(0xFF54, b"")], {1, 2, 0xFF54})
+    public, private, known = [Extension(1, b"")], [Extension(2, b""), Extension(0xFF54, b"")], {1, 2, 0xFF54}
+    check_report_extensions(public, private, known)
     check_report_extensions([], [], set())
+    for one in known:
+        with pytest.raises(ReportRejected):
+            check_report_extensions(public, private, known - {one})
 
 
 def test_no_share_and_no_token_shows_in_a_repr() -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tacit.errors import DecodeError
 from tacit.vdaf import ping_pong
 from tacit.vdaf.circuits import SumVec
-from tacit.vdaf.field import Field64
+from tacit.vdaf.field import Field64, Field128
 from tacit.vdaf.l2_bound_sum import L2BoundSum, Prio3L2BoundSum
 from tacit.vdaf.native import LEVELS, batch, usable_levels
 from tacit.vdaf.native.batch import BatchProver, BatchVerifier
@@ -254,7 +254,7 @@ def test_every_byte_of_a_leader_message_counts(name: str, level: int) -> None:
 
 
 @pytest.mark.parametrize("level", PATHS)
-@pytest.mark.parametrize("name", ["count", "histogram"])
+@pytest.mark.parametrize("name", ["count", "histogram", "noisy vector"])
 def test_wrong_lengths_cost_only_their_own_report(name: str, level: int) -> None:
     made = batch_of(name, 9)
     verifier = BatchVerifier(made.vdaf, KEY, CTX, level)
@@ -339,6 +339,37 @@ def test_kernels_find_vectors_that_are_too_long(level: int, monkeypatch: pytest.
     assert [NOISY.square(values) for values, _ in forged.values()] == [58, 61, 58]
 
 
+P = Field128.MODULUS
+FORGED = (0, 1, 2, P - 1, (P + 1) // 2, pow(7, (P - 1) // 4, P))
+"""Elements in place of bits; the last is a root of -1, whose square cancels that of 1."""
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_of_forged_vectors_every_level_accepts_exactly_those_that_are_valid(data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from(["bounded bits", "bounded number", "noisy vector"]))
+    vdaf, draw = INSTANCES[name]
+    circuit = vdaf.flp.circuit
+    assert isinstance(circuit, L2BoundSum)
+    rng = random.Random(data.draw(st.integers(0, 1 << 32)))
+    meas = circuit.encode(draw(rng))
+    at = data.draw(st.lists(st.tuples(st.integers(0, len(meas) - 1), st.sampled_from(FORGED)), max_size=3))
+    for place, element in at:
+        meas[place] = element
+    values = circuit.integers.decode_vec(meas[: circuit.bounds.length * circuit.integers.bits])
+    (square,) = circuit.square.decode_vec(meas[-circuit.square.bits :])
+    valid = max(meas) < 2 and circuit.bounds.square(values) == square
+    nonce, rand = rng.randbytes(16), rng.randbytes(vdaf.RAND_SIZE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vdaf.flp, "encode", lambda _: meas)
+        public, shares = vdaf.shard(CTX, [], nonce, rand)
+    first, second = map(vdaf.encode_input_share, shares)
+    columns = [nonce], [vdaf.encode_public_share(public)]
+    for verifier in (pure_verifier(vdaf), *(BatchVerifier(vdaf, KEY, CTX, level) for level in range(len(NATIVE)))):
+        sent = verifier.leader(*columns, [first]).outbounds
+        assert (verifier.helper(*columns, [second], sent).errors == [None]) == valid
+
+
 @pytest.mark.parametrize("level", PATHS)
 def test_an_empty_batch_is_fine(level: int) -> None:
     vdaf = INSTANCES["histogram"][0]
@@ -350,7 +381,7 @@ def test_an_empty_batch_is_fine(level: int) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_bytes_end_as_they_do_in_pure_python(data: st.DataObject) -> None:
-    made = batch_of(data.draw(st.sampled_from(["count", "histogram", "sum"])), 7)
+    made = batch_of(data.draw(st.sampled_from(["bounded number", "count", "histogram", "sum"])), 7)
     leader = list(made.leader)
     helper = list(made.helper)
     inbounds = list(made.inbounds)

@@ -22,6 +22,7 @@ from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.rules.log import recipe_signature
 from tacit.service.base.keys import write_signing_key
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
+from tests.hostile import ODD_FILES
 from tests.kit.processes import running
 
 KIT = RecipeKit()
@@ -178,22 +179,7 @@ def _sign(files: dict[str, Path], *more: str, kind: str = "recipe") -> int:
     return run([kind, "sign", str(files[f"{kind}.json"]), *names, *more])
 
 
-def _sparse(path: Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(2 << 30)
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (_sparse, "larger than"),
-        (os.mkfifo, "not a regular file"),
-        (Path.mkdir, "Is a directory"),
-        (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
-        (lambda path: path.symlink_to(path), "Too many levels"),
-    ],
-    ids=["sparse", "fifo", "folder", "device", "circle"],
-)
+@ODD_FILES
 @pytest.mark.parametrize("kind", ["recipe", "series"])
 def test_what_is_no_document_in_a_file_is_neither_read_whole_nor_waited_for(
     kind: str,

@@ -18,6 +18,7 @@ from tacit.panprivate.discrete_logarithm import DiscreteLogarithm
 from tacit.panprivate.elgamal import Ciphertext, PrivateKey
 from tacit.panprivate.single_server import Cells, NonZero, Occurrences, randomised_bit
 from tacit.panprivate.state import known_bit
+from tests.kit.watched import scripted
 
 DRAW = SeededEntropy(b"panprivate_single_server")
 KEY = PrivateKey.generate(DRAW)
@@ -56,23 +57,9 @@ def test_the_noise_of_a_mean_is_the_number_of_ones_among_the_flips_drawn() -> No
     machine = Occurrences(PUBLIC, 2)
     state = _after(machine, (1,))
     for drawn, ones in ((0b1011, 3), (0, 0), (0b1111, 4)):
-        entropy = _scripted([bytes([drawn])])
+        entropy = scripted([bytes([drawn])], DRAW)
         number = DiscreteLogarithm(0, 100).of(KEY.decrypt(machine.mean(state, 10, 4, entropy)))
         assert number == 10 + ones
-
-
-def _scripted(first: list[bytes]) -> Callable[[int], bytes]:
-    """The given draws, then the system's."""
-    script = iter(first)
-
-    def entropy(length: int) -> bytes:
-        drawn = next(script, None)
-        if drawn is None:
-            return DRAW(length)
-        assert len(drawn) == length
-        return drawn
-
-    return entropy
 
 
 def _outcomes(bit: int, keep: int) -> Iterator[tuple[Fraction, int]]:
@@ -83,7 +70,7 @@ def _outcomes(bit: int, keep: int) -> Iterator[tuple[Fraction, int]]:
             results = {
                 KEY.open_bit(
                     randomised_bit(
-                        known_bit(bit), keep, PUBLIC, _scripted([drawn.to_bytes(16, "big"), bytes([coin])])
+                        known_bit(bit), keep, PUBLIC, scripted([drawn.to_bytes(16, "big"), bytes([coin])], DRAW)
                     ).encode()
                 )
                 for drawn in (low, high - 1)
@@ -124,7 +111,7 @@ def test_a_count_is_randomised_with_all_of_epsilon() -> None:
 def _each(drawn: int, coin: int, cells: int) -> Callable[[int], bytes]:
     """The same draws for every cell."""
     script = [drawn.to_bytes(16, "big"), bytes([coin]), DRAW(64)] * cells
-    return _scripted(script)
+    return scripted(script, DRAW)
 
 
 def test_what_is_sent_shares_no_element_with_the_state() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 
 import pytest
@@ -23,6 +23,7 @@ from tacit.panprivate.two_servers import (
 )
 from tacit.vdaf.count_vec import Prio3CountVec
 from tacit.vdaf.flp import VerifyError
+from tests.kit.watched import scripted
 
 DRAW = SeededEntropy(b"panprivate_two_servers")
 CTX = b"a task"
@@ -62,26 +63,12 @@ def test_the_shares_hold_whether_and_how_often_for_every_stream_of_three_steps(s
         assert _verified(_after(SharedOccurrences(SHARING, k), stream)) == exactly + at_least
 
 
-def _scripted(first: list[bytes]) -> Callable[[int], bytes]:
-    """The given draws, then the system's."""
-    script: Iterator[bytes] = iter(first)
-
-    def entropy(length: int) -> bytes:
-        drawn = next(script, None)
-        if drawn is None:
-            return DRAW(length)
-        assert len(drawn) == length
-        return drawn
-
-    return entropy
-
-
 @pytest.mark.parametrize(("bit", "coin"), list(itertools.product((0, 1), repeat=2)))
 def test_an_answer_is_replaced_by_a_coin_exactly_at_the_threshold(bit: int, coin: int) -> None:
     state = (SHARING.made(bit, DRAW),)
     edge = 2 * keep_threshold(EPSILON0, 1) - ONE
     for drawn, expected in ((edge - 1, bit), (edge, coin)):
-        entropy = _scripted([drawn.to_bytes(16, "big"), bytes([coin])])
+        entropy = scripted([drawn.to_bytes(16, "big"), bytes([coin])], DRAW)
         assert _verified(SharedNonZero(SHARING).answer(state, EPSILON0, entropy)) == [expected]
 
 

@@ -14,11 +14,10 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from tacit.adapters.network.port_holder import holder_of
 from tacit.errors import UsageError
 from tacit.service.app import SERVICE_NAME
 from tacit.service.base.config import Listen
-from tacit.service.run import started
+from tacit.service.run import holder_of, started
 from tests.kit.processes import running
 
 LISTENS = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); input()"

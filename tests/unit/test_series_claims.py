@@ -25,10 +25,9 @@ from tacit.dp.rr_exact import epsilon_one_cell, rr_flip
 from tacit.errors import Refusal, UsageError
 from tacit.ledger.account import ChargeState, Cost
 from tacit.recipe.charges import series_charge
-from tacit.recipe.claims import claim_of
+from tacit.recipe.claims import claim_of, donation_claim, independent_claim, total_claim
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Recipe
-from tacit.recipe.series_claims import donation_claim, independent_claim, total_claim
 from tacit.recipe.writing.series_builder import Shape, expected_contributions, propose_series, share_taking_part
 from tacit.rules import series_table
 

@@ -17,6 +17,7 @@ from tacit.recipe.policy import parse_policy
 from tacit.service.base.config import ServiceConfig
 from tacit.service.base.config_files import load_config
 from tacit.service.base.secret_files import read_secret, write_secret
+from tests.hostile import ODD_FILES
 
 
 class _Config(ServiceConfig):
@@ -125,22 +126,7 @@ def test_a_missing_or_binary_file_is_a_usage_error(tmp_path: Path) -> None:
         load_config(tmp_path / "a.json", _Config)
 
 
-def _sparse(path: Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(1 << 30)
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (_sparse, "larger than"),
-        (os.mkfifo, "not a regular file"),
-        (Path.mkdir, "Is a directory"),
-        (lambda path: path.symlink_to("/dev/zero"), "not a regular file"),
-        (lambda path: path.symlink_to(path), "Too many levels"),
-    ],
-    ids=["sparse", "fifo", "folder", "device", "circle"],
-)
+@ODD_FILES
 def test_what_is_no_configuration_is_neither_read_whole_nor_waited_for(
     tmp_path: Path, make: Callable[[Path], None], words: str
 ) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
-from infra.tools.documents.metrics import metrics_page
+from infra.tools.documents.writing import metrics_page
 from tacit.service import metrics as module
 from tacit.service.metric_names import METRICS
 from tacit.service.metrics import GRANULARITY, LEVEL_WINDOWS, WINDOW_SECONDS, Coarse, Metrics, Reading

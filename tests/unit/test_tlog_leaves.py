@@ -50,6 +50,23 @@ class Everyone:
         return [self._key] * len(leaves)
 
 
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(texts, values, max_size=4), st.sampled_from(LeafType), texts)
+def test_the_body_of_a_decoded_entry_is_its_canonical_form(body: dict[str, Any], kind: LeafType, name: str) -> None:
+    leaf = sign_leaf(kind, body | {name: '"signature":"'}, "analyst.example", KEY)
+    again = SignedLeaf.decode(leaf.encode())
+    assert again == leaf
+    assert again.body_bytes() == canonical_bytes(again.body) == leaf.body_bytes()
+    again.verify(KEY.public)
+
+
 def bundle_of(leaves: Sequence[bytes], since: int = 0, policy: LogPolicy = KIT.log_policy) -> Bundle:
     tree = MemoryTree(leaves)
     return Bundle(

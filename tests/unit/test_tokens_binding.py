@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.errors import CryptoError, DecodeError, Fatal, ReportError, ReportRejected
-from tacit.nullifier import nullifier
 from tacit.tokens.binding import (
     EXTENSION_SIZE,
     TOKEN_EXTENSION_TYPE,
@@ -23,6 +22,7 @@ from tacit.tokens.binding import (
     check_all,
     extension_data,
     nonce_of,
+    nullifier,
     open_extension,
 )
 from tacit.tokens.blind_rsa import blind_with

@@ -10,7 +10,7 @@ import gmpy2
 import pytest
 
 from tacit.errors import CryptoError, DecodeError
-from tacit.tokens import blind_rsa, pss
+from tacit.tokens import blind_rsa
 from tacit.tokens.blind_rsa import Variant
 from tacit.tokens.issuer_key import IssuerKey, blind_sign
 
@@ -47,7 +47,7 @@ def test_encoding_blinding_signing_and_unblinding_reproduce_every_byte(vector: d
     message, salt = bytes.fromhex(vector["msg"]), bytes.fromhex(vector["salt"])
     variant = VARIANT_OF_SALT[len(salt)]
     assert int(public.n) == int(vector["n"], 16)
-    assert pss.encode(message, public.n.bit_length() - 1, salt).hex() == vector["encoded_msg"]
+    assert blind_rsa.pss_encode(message, public.n.bit_length() - 1, salt).hex() == vector["encoded_msg"]
     r = int(gmpy2.invert(int(vector["inv"], 16), public.n))
     blinded, state = blind_rsa.blind_with(public, message, salt=salt, r=r)
     assert blinded.hex() == vector["blinded_msg"]
@@ -95,6 +95,6 @@ def test_a_message_of_the_wrong_size_or_above_the_modulus_is_not_signed(vector: 
 
 
 def test_a_modulus_too_short_for_the_salt_is_refused() -> None:
-    assert len(pss.encode(b"", 8 * 98, b"s" * 48)) == 98
+    assert len(blind_rsa.pss_encode(b"", 8 * 98, b"s" * 48)) == 98
     with pytest.raises(ValueError, match="too short"):
-        pss.encode(b"", 8 * 97, b"s" * 48)
+        blind_rsa.pss_encode(b"", 8 * 97, b"s" * 48)

@@ -26,8 +26,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF, HKDFExpand
 from pyhpke import AEADId, CipherSuite, KDFId, KEMId, KEMKey, KEMKeyInterface, KEMKeyPair
 
 from infra.lab.vectors.cast import ASKED
-from infra.lab.vectors.documents import ANSWERS
-from infra.lab.vectors.writing import vector_files
+from infra.lab.vectors.documents import ANSWERS, vector_files
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "vectors"
 FIELD128 = 4611686018427387897 * 2**66 + 1

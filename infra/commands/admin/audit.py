@@ -62,7 +62,7 @@ def verify(
     if holds is not None:
         _digest(holds)
     if config is not None:
-        from infra.backing.stored_audit import stored_chain  # imports the database, which takes as long as all else
+        from infra.backing.stopped_admin import stored_chain  # imports the database, which takes as long as all else
 
         chain = asyncio.run(stored_chain(config, holds))
     else:

@@ -88,7 +88,7 @@ def recover(
 
     Example: tacit admin people recover dave --config admin.toml --key-sha256 SHA256
     """
-    from infra.backing.stored_recovery import let_in  # imports the database, which takes as long as all else
+    from infra.backing.stopped_admin import let_in  # imports the database, which takes as long as all else
 
     if not DIGEST.fullmatch(key_sha256):
         raise UsageError("--key-sha256 takes 64 hexadecimal digits; make a key with: tacit keys generate bearer")

@@ -9,15 +9,16 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy as sa
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from sqlalchemy.engine import make_url
 
-from infra.lab.bench.bulk import Bulk, filling
 from infra.lab.kit.recipes import RecipeKit
 from recipe_server.config import RecipeServerConfig
 from recipe_server.schema import CHARGES, CHECKPOINT, DIRECTORIES, ENTRIES, NODES, OPT_INS, RECIPES
@@ -27,6 +28,8 @@ from services.admin.questions.questions import text_of
 from services.admin.storage.records import QuestionState
 from services.admin.storage.schema import AUDIT, QUESTIONS
 from services.admin.storage.store import AdminStore
+from tacit.adapters.databases.sql import engine_of
+from tacit.adapters.databases.stored import DatabaseStore
 from tacit.codec import b64url
 from tacit.errors import Fatal
 from tacit.ledger.account import ChargeState
@@ -42,6 +45,10 @@ from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
 from tacit.tlog.leaves import LeafType, SignedLeaf, leaf_label
 from tacit.tlog.log import nodes_of_append
 from tacit.tlog.merkle import root_hash
+
+BATCH: Final = 20_000
+_FAST: Final = ("synchronous = OFF", "cache_size = -262144", "temp_store = MEMORY")
+"""SQLite settings for a file that nobody else has open, and that may be lost in a power cut."""
 
 ADMIN, RECIPE_SERVER = "admin", "recipe_server"
 EPOCH_SECONDS: Final = 86_400
@@ -250,3 +257,53 @@ def _key_sets(plain: SignedLeaf, key: SigningKey) -> Callable[[int], bytes]:
     if leaf.encode() != made(1) or leaf.body["period"] != 1:
         raise Fatal("the leaf of a key set is not canonical")
     return made
+
+
+@dataclass
+class Bulk:
+    """An open database. ``put`` any number of rows, ``flush`` after the last."""
+
+    driver: Any
+    waiting: dict[sa.Table, tuple[tuple[str, ...], list[tuple[Any, ...]]]] = field(default_factory=dict)
+
+    async def put(self, table: sa.Table, row: Mapping[str, Any]) -> None:
+        """Add one row, with the same columns as the table's other rows."""
+        _, rows = self.waiting.setdefault(table, (tuple(row), []))
+        rows.append(tuple(row.values()))
+        if len(rows) >= BATCH:
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write the waiting rows, tables in the order in which they were first named."""
+        for table, (names, rows) in self.waiting.items():
+            if rows:
+                await self._write(table.name, names, rows)
+                rows.clear()
+
+    async def _write(self, table: str, names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+        if hasattr(self.driver, "copy_records_to_table"):
+            await self.driver.copy_records_to_table(table, records=rows, columns=names)
+            return
+        places = ", ".join("?" * len(names))
+        statement = f"INSERT INTO {table} ({', '.join(names)}) VALUES ({places})"  # noqa: S608 - names of our own
+        await self.driver.executemany(statement, rows)
+        await self.driver.commit()
+
+
+@asynccontextmanager
+async def filling(store: DatabaseStore, url: str) -> AsyncIterator[Bulk]:
+    """Yield the database at ``url`` for writing, after ``store`` has created, migrated and closed it."""
+    await store.open()
+    await store.close()
+    engine = engine_of(url)
+    try:
+        async with engine.connect() as connection:
+            driver: Any = (await connection.get_raw_connection()).driver_connection
+            if make_url(url).get_backend_name() == "sqlite":
+                for pragma in _FAST:
+                    await driver.execute(f"PRAGMA {pragma}")
+            bulk = Bulk(driver)
+            yield bulk
+            await bulk.flush()
+    finally:
+        await engine.dispose()

@@ -8,22 +8,29 @@ what is scarce, and the database is not; more shares than that would need as man
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
+from pathlib import Path
 
 from infra.lab.bench.ingest import BATCH_SIZE, SUBJECT
 from infra.lab.bench.loading.contributions import prepare
 from infra.lab.bench.loading.database_sizes import weigh
 from infra.lab.bench.loading.live import LiveStack, laid_out, run_on
 from infra.lab.bench.loading.load import send_all
-from infra.lab.bench.loading.quotas import limited
 from infra.lab.bench.loading.storage import POSTGRES, has_postgres
 from infra.lab.bench.rows import Row, Timing
 from infra.lab.bench.targets import SCALED
 from infra.stacks.deployment import Deployment
 from tacit.errors import Fatal, UsageError
+
+ROOTS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))
+"""Where the controller of processor time is: in a hierarchy of its own, or in the one of all controllers."""
+PERIOD_US = 20_000
+LEAST_SHARE = 0.05
 
 WORKERS = (1, 2)
 WARM_UP = 1000
@@ -70,3 +77,42 @@ async def _until_counted(stack: LiveStack, count: int) -> None:
         if time.monotonic() > until:
             raise Fatal(f"the leader counted {found.counted:,} of {count:,} reports and no more")
         await asyncio.sleep(PAUSE)
+
+
+@contextlib.contextmanager
+def limited(pids: Sequence[int], share: float) -> Iterator[None]:
+    """Give each of the processes at most ``share`` of one processor while the block runs. Raises ``UsageError`` where
+    this user may not, or the system has no such limits."""
+    if not LEAST_SHARE <= share <= 1:
+        raise UsageError(f"a share of a processor is between {LEAST_SHARE} and 1")
+    with contextlib.ExitStack() as stack:
+        for pid in pids:
+            stack.enter_context(_group(pid, round(share * PERIOD_US)))
+        yield
+
+
+@contextlib.contextmanager
+def _group(pid: int, quota_us: int) -> Iterator[None]:
+    root = next((root for root in ROOTS if (root / "cgroup.procs").exists()), None)
+    if root is None:
+        raise UsageError("this system has no control groups for processor time")
+    folder = root / f"tacit-bench-{os.getpid()}-{pid}"
+    try:
+        folder.mkdir()
+        if (folder / "cpu.cfs_quota_us").exists():
+            (folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
+            (folder / "cpu.cfs_quota_us").write_text(str(quota_us))
+        else:
+            (folder / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")
+        (folder / "cgroup.procs").write_text(str(pid))
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        raise UsageError(f"limits of processor time need root and the cpu controller: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            (root / "cgroup.procs").write_text(str(pid))
+        with contextlib.suppress(OSError):
+            folder.rmdir()

@@ -28,26 +28,33 @@ def learning(
     plan: Annotated[
         Path | None, typer.Option("--plan", metavar="FILE", help="Train this plan (default: the example's).")
     ] = None,
+    examples: Annotated[
+        Path | None,
+        typer.Option("--examples", metavar="FILE", help="CSV or JSON as of tacit learn run --test (default: digits)."),
+    ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the figure into this PNG or SVG file.")] = None,
 ) -> None:
     """Train on handwritten digits in memory: noise shares beside central DP-SGD and no privacy, at delta 1e-5.
 
-    Every device has eight digits of few kinds and tosses a coin of 0.05 in each of 30 rounds (or as a plan for 64
-    inputs and 10 classes says). The last line of each epsilon lets one device in a hundred work against the others, as
-    far as the norm allows.
+    Every device has eight examples of few classes and tosses a coin of 0.05 in each of 30 rounds (or as a plan says).
+    The last line of each epsilon lets one device in a hundred work against the others, as far as the norm allows.
+    --examples, with a plan for them, are other examples: a fifth of them is kept for testing.
 
     Example: tacit bench learning --seeds 1 --epsilon 2
     """
     require_extra("this measurement", "bench", "numpy", *(("matplotlib",) if plot else ()))
     from infra.lab.learning import drawing
     from infra.lab.learning.bench import EPSILONS, PLAN, document, measured
+    from infra.lab.learning.population import data_set
     from tacit.learning.plan import Plan
 
     base = PLAN if plan is None else Plan.read(read_file(plan), str(plan))
+    spec = base.training.architecture
+    data = None if examples is None else data_set(spec, read_file(examples), str(examples))
     with progress("training") as tell:
-        lines = list(measured(devices, epsilons or EPSILONS, seeds, tell, base))
+        lines = list(measured(devices, epsilons or EPSILONS, seeds, tell, base, data))
     if as_json:
-        print_json(document(lines, devices, base))
+        print_json(document(lines, devices, base, data))
     else:
         answers(WIDTH).print(drawing.table(lines))
     if plot is not None:

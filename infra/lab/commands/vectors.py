@@ -15,8 +15,7 @@ def vectors(out: Out = Path("vectors"), as_json: AsJson = False) -> None:
 
     Example: tacit vectors --out docs/vectors
     """
-    from infra.lab.vectors.documents import DOCUMENTS
-    from infra.lab.vectors.writing import vector_files
+    from infra.lab.vectors.documents import DOCUMENTS, vector_files
 
     about = {name: what for name, (_, what) in DOCUMENTS.items()}
     write_and_show(out, vector_files(), about | {"README.md": "how to read them"}, as_json=as_json)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from infra.lab.learning.population import CLASSES, EXAMPLES, TESTED, digits, population
+from infra.lab.learning.population import EXAMPLES, DataSet, digits, population
 from infra.lab.learning.rounds import Central, Flips, trained
 from tacit.dp.repeated.rounds import epsilon_sampled_gaussian
 from tacit.errors import FieldError
@@ -64,10 +64,7 @@ class Line:
 
 def planned(devices: int, epsilon: float, plan: Plan = PLAN) -> Plan:
     """The plan for so many devices and this epsilon, with a minimum batch size in proportion. Raises ``FieldError``,
-    also for a plan that does not train on the digits."""
-    spec, (train, _) = plan.training.architecture, digits()
-    if not isinstance(spec, BuiltIn) or (spec.inputs, spec.classes) != (train.features.shape[1], CLASSES):
-        raise FieldError("training.architecture", f"must have {train.features.shape[1]} inputs and {CLASSES} classes")
+    also for steps that do not take all examples of a device."""
     if (plan.training.batch_size or EXAMPLES) < EXAMPLES:
         raise FieldError("training.batch_size", f"must be at least {EXAMPLES}, all examples of a device, or absent")
     least = plan.min_batch_size * devices // plan.devices
@@ -97,9 +94,12 @@ def measured(
     seeds: int,
     tell: Callable[[float], None] = lambda _: None,
     base: Plan = PLAN,
+    data: DataSet | None = None,
 ) -> Iterator[Line]:
     """Train with every sort of noise, ``seeds`` times each, with a population of its own each time. ``tell`` is given
-    the share done. Raises ``FieldError`` as ``planned`` and ``own_noise``."""
+    the share done; ``data``: what devices have (default: the digits). Raises ``FieldError`` as ``planned`` and
+    ``own_noise``, and for a plan that does not train on them."""
+    require_fitting(base, data or digits())
     plans = {epsilon: planned(devices, epsilon, base) for epsilon in epsilons}
     own = {epsilon: own_noise(plan) for epsilon, plan in plans.items()}
     runs, made = (1 + 3 * len(plans)) * seeds, 0
@@ -108,7 +108,7 @@ def measured(
         nonlocal made
         ends = []
         for seed in range(seeds):
-            ends.append(trained(population(devices, seed), base, noise, seed, poisoners=poisoners)[-1])
+            ends.append(trained(population(devices, seed, data), base, noise, seed, poisoners=poisoners)[-1])
             made += 1
             tell(made / runs)
         accuracies, losses = zip(*((end.accuracy, end.loss) for end in ends), strict=True)
@@ -121,6 +121,13 @@ def measured(
         yield line(POISONED, epsilon, own[epsilon], POISONERS)
 
 
+def require_fitting(plan: Plan, data: DataSet) -> None:
+    """Raise ``FieldError`` for a plan whose model does not take the examples of ``data``."""
+    spec, inputs, classes = plan.training.architecture, data.train.features.shape[1], int(data.train.labels.max()) + 1
+    if not isinstance(spec, BuiltIn) or spec.inputs != inputs or spec.classes < classes:
+        raise FieldError("training.architecture", f"must have {inputs} inputs and {classes} classes")
+
+
 def _size(noise: Flips | Central | None, plan: Plan, devices: int) -> float:
     """The standard deviation of a round's sum in each entry, in norms, where as many take part as expected."""
     if noise is None:
@@ -128,7 +135,7 @@ def _size(noise: Flips | Central | None, plan: Plan, devices: int) -> float:
     return noise.size(plan.encoder, float(plan.rate) * devices)
 
 
-def document(lines: Sequence[Line], devices: int, plan: Plan = PLAN) -> dict[str, Any]:
+def document(lines: Sequence[Line], devices: int, plan: Plan = PLAN, data: DataSet | None = None) -> dict[str, Any]:
     """What was measured, as a JSON object."""
     stated = plan.model_dump(
         mode="json", exclude_none=True, include={"training", "clip", "unit", "server", "rate", "rounds"}
@@ -137,6 +144,6 @@ def document(lines: Sequence[Line], devices: int, plan: Plan = PLAN) -> dict[str
         "devices": devices,
         "delta": float(plan.delta),
         "plan": stated,
-        "test_examples": TESTED,
+        "test_examples": len((data or digits()).test),
         "lines": [line.members() for line in lines],
     }

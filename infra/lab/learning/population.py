@@ -1,8 +1,9 @@
-"""Devices with handwritten digits: a training set dealt out unevenly, and a set for testing that no device has.
+"""Devices with examples: a training set dealt out unevenly, and a set for testing that no device has.
 
-The digits are ``digits.csv`` beside this module (``digits.md`` says where they come from). A device has digits of a few
-kinds: the shares of its kinds are drawn from a symmetric Dirichlet distribution, and its examples, which other devices
-may have too, at random among those of the kinds.
+Unless another file is given, the examples are the handwritten digits of ``digits.csv`` beside this module
+(``digits.md`` says where they come from). A device has examples of a few classes: the shares of its classes are drawn
+from a symmetric Dirichlet distribution, and its examples, which other devices may have too, at random among those of
+the classes.
 """
 
 from __future__ import annotations
@@ -15,16 +16,20 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.errors import DecodeError
+from tacit.learning.examples_file import examples_in
 from tacit.learning.local import Examples
+from tacit.recipe.training import ArchitectureSpec
 
 DIGITS: Final = Path(__file__).with_name("digits.csv")
-CLASSES: Final = 10
 TESTED: Final = 397
 """Digits that are kept for testing."""
+TESTED_SHARE: Final = 5
+"""Of other examples, one in so many is kept for testing."""
 EXAMPLES: Final = 8
 """Examples of each device."""
 CONCENTRATION: Final = 0.3
-"""Of the Dirichlet distribution: about three kinds of digits a device."""
+"""Of the Dirichlet distribution: about three of ten classes a device."""
 _BRIGHTEST = 16.0
 _SPLIT_SEED = 1
 
@@ -42,24 +47,47 @@ class Population:
         return len(self.labels)
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class DataSet:
+    """Examples for training and for testing."""
+
+    train: Examples
+    test: Examples
+
+
 @cache
-def digits() -> tuple[Examples, Examples]:
-    """The digits for training and for testing; always the same split."""
+def digits() -> DataSet:
+    """The digits, from 0 to 1; always the same split."""
     rows = np.loadtxt(DIGITS, delimiter=",")
-    order = np.random.default_rng(_SPLIT_SEED).permutation(len(rows))
-    examples = Examples(rows[order, :-1] / _BRIGHTEST, rows[order, -1].astype(np.int64))
-    train = Examples(examples.features[TESTED:], examples.labels[TESTED:])
-    return train, Examples(examples.features[:TESTED], examples.labels[:TESTED])
+    return _split(Examples(rows[:, :-1] / _BRIGHTEST, rows[:, -1].astype(np.int64)), TESTED)
 
 
-def population(devices: int, seed: int) -> Population:
-    """``devices`` devices with examples each, the same for the same seed."""
-    random, (train, test) = np.random.default_rng(seed), digits()
-    shares = random.dirichlet(np.full(CLASSES, CONCENTRATION), size=devices)
+def data_set(spec: ArchitectureSpec, data: bytes, name: str) -> DataSet:
+    """The examples for models of ``spec`` in a file called ``name`` (``tacit.learning.examples_file``), divided by the
+    largest of their features; always the same split. Raises ``DecodeError``, and
+    ``UsageError`` for an external model."""
+    found = examples_in(spec, data, name)
+    if len(found) < TESTED_SHARE:
+        raise DecodeError(f"{name}: {len(found)} examples are too few to keep some for testing")
+    largest = float(np.abs(found.features).max()) or 1.0
+    return _split(Examples(found.features / largest, found.labels), len(found) // TESTED_SHARE)
+
+
+def _split(examples: Examples, tested: int) -> DataSet:
+    order = np.random.default_rng(_SPLIT_SEED).permutation(len(examples))
+    features, labels = examples.features[order], examples.labels[order]
+    return DataSet(Examples(features[tested:], labels[tested:]), Examples(features[:tested], labels[:tested]))
+
+
+def population(devices: int, seed: int, data: DataSet | None = None) -> Population:
+    """``devices`` devices with examples of ``data`` (default: the digits) each, the same for the same seed."""
+    data = data or digits()
+    random, train = np.random.default_rng(seed), data.train
+    counts = np.unique(train.labels, return_counts=True)[1]
+    shares = random.dirichlet(np.full(len(counts), CONCENTRATION), size=devices)
     drawn = random.random((devices, EXAMPLES, 1)) > shares.cumsum(axis=1)[:, np.newaxis, :]
-    kinds = np.minimum(drawn.sum(axis=2), CLASSES - 1)
+    kinds = np.minimum(drawn.sum(axis=2), len(counts) - 1)
     order = np.argsort(train.labels, kind="stable")
-    counts = np.bincount(train.labels, minlength=CLASSES)
     first = np.concatenate(([0], counts.cumsum()[:-1]))
     chosen = order[first[kinds] + (random.random(kinds.shape) * counts[kinds]).astype(np.int64)]
-    return Population(train.features[chosen].astype(np.float32), train.labels[chosen], test)
+    return Population(train.features[chosen].astype(np.float32), train.labels[chosen], data.test)

@@ -7,8 +7,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from infra.tools.documents.example import Example
 from infra.tools.documents.schemas import SCHEMAS, schema_of_model
 from infra.tools.documents.words import FROM_FOLDER, MADE, page, prose, table, type_in_words, value
+from infra.views.terminal import print_json
 from tacit.aggregator.config import AggregatorConfig, FollowingConfig
 from tacit.aggregator.one_server.config import OneServerConfig
 from tacit.errors import UsageError
@@ -90,3 +92,13 @@ def _default(content: Mapping[str, Any], required: bool) -> str:
     if isinstance(default, list):
         return ", ".join(value(one) for one in default) or "none"
     return "none" if default in (None, {}, "") else value(default)
+
+
+def print_configuration(name: str, *, as_json: bool) -> None:
+    """Print the configuration of the service ``name``, or of a device, with every key and its default, as TOML or
+    JSON."""
+    example = Example(schema_of_model(configurations()[name]))
+    if as_json:
+        print_json(example.json())
+    else:
+        print(example.toml())

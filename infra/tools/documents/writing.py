@@ -4,16 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+from client_agent.journal import ENTRY_STATES
 from infra.tools.documents.configuration import configuration_page
-from infra.tools.documents.metrics import metrics_page
 from infra.tools.documents.problems import problems_page
 from infra.tools.documents.resources import resources_page
 from infra.tools.documents.schemas import SCHEMAS, encoded, schema_of
-from infra.tools.documents.states import states_page
 from infra.tools.documents.stored import tables_page
 from infra.tools.documents.tables import findings_page, members_page, methods_page, readme, rules_page
+from infra.tools.documents.words import MADE, page, table
+from services.admin.storage.records import QUESTION_STATES
+from services.collector.records import COLLECTION_STATES as COLLECTOR_STATES
+from services.helper.records import JOB_STATES as HELPER_JOB_STATES
+from services.leader.records import BATCH_STATES, COLLECTION_STATES, JOB_STATES
+from tacit.aggregator.records import TASK_STATES
 from tacit.errors import UsageError
+from tacit.recipe.logged import RECIPE_STATES
+from tacit.service.metric_names import METRICS
+from tacit.states import States
+
+MACHINES: Mapping[str, tuple[str, States[Any]]] = {
+    "task": ("a recipe at leader, helper, analyzer or shuffler", TASK_STATES),
+    "leader-job": ("an aggregation job at the leader", JOB_STATES),
+    "leader-batch": ("a leader-selected batch", BATCH_STATES),
+    "leader-collection": ("a collection job at the leader", COLLECTION_STATES),
+    "helper-job": ("an aggregation job at the helper", HELPER_JOB_STATES),
+    "collector-collection": ("a collection at the collector", COLLECTOR_STATES),
+    "question": ("a question in the admin service", QUESTION_STATES),
+    "recipe": ("a recipe in the log", RECIPE_STATES),
+    "journal-entry": ("a recipe at a device", ENTRY_STATES),
+}
+"""Name -> what has these states, and its table."""
 
 
 def schema_files() -> dict[str, bytes]:
@@ -49,3 +71,33 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
     except OSError as error:
         raise UsageError(f"{folder}: {error.strerror or 'cannot be written'}") from error
     return changed
+
+
+def metrics_page() -> str:
+    """The page of metrics."""
+    rows = [
+        (
+            f"`{one.name}`",
+            one.type,
+            ", ".join(f"`{label}`" for label in one.labels),
+            one.rule.value,
+            ", ".join(one.by) or "every one",
+            one.about,
+        )
+        for one in METRICS.values()
+    ]
+    return page(
+        "# Every metric",
+        f'{MADE} Rules (coarse, level, exact): "The rule" in [metrics](../metrics.md).',
+        table(("metric", "type", "labels", "rule", "services", "what"), rows),
+    )
+
+
+def states_page() -> str:
+    """The page of diagrams."""
+    return page(
+        "# States",
+        f"{MADE} The code checks every change of a state against these tables (`tacit/states.py`); another one is "
+        "rolled back. `[*]` is what does not exist yet, or is deleted.",
+        *(f"## {name}: {about}\n\n```mermaid\n{states.diagram()}\n```" for name, (about, states) in MACHINES.items()),
+    )

@@ -19,6 +19,9 @@ _VIOLATION = "23"
 _DISK_FULL = "53100"
 _REFUSALS = frozenset({"08", "28", "3D", "40", "53", "55", "57", "58"})
 """Classes of SQLSTATE that concern the server or its disk, our access or other writers, not a statement."""
+_STALE_PLAN = "InvalidCachedStatementError"
+"""What the driver, and SQLAlchemy, call the error for a statement prepared before a migration. They then prepare it
+anew, but cannot repeat it within a transaction."""
 
 
 async def driver_of(connection: AsyncConnection) -> Any:
@@ -60,8 +63,8 @@ def is_closed(driver_connection: Any) -> bool:
 
 @contextmanager
 def typed() -> Iterator[None]:
-    """Turn errors of the connection or the server into ``Unavailable``; errors of a statement (a violated constraint)
-    pass unchanged."""
+    """Turn errors of the connection or the server, and of a plan from before a migration, into ``Unavailable``; errors
+    of a statement (a violated constraint) pass unchanged."""
     try:
         yield
     except TacitError:
@@ -71,7 +74,7 @@ def typed() -> Iterator[None]:
             raise NoRoom("there is no room for the database") from error
         if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) or error.connection_invalidated:
             raise Unavailable(f"the database does not answer: {reason(error.orig)}") from error
-        if _sqlstate(error.orig)[:2] in _REFUSALS:
+        if _passes(error.orig):
             raise Unavailable(f"the database refuses: {reason(error.orig)}") from error
         raise
     except sa.exc.PendingRollbackError as error:  # the transaction was rolled back when its connection broke
@@ -83,9 +86,15 @@ def typed() -> Iterator[None]:
     except Exception as error:
         if not type(error).__module__.startswith("asyncpg"):
             raise
-        passing = _sqlstate(error)[:2] in {"", *_REFUSALS}
         kind = NoRoom if _sqlstate(error) == _DISK_FULL else Unavailable
-        raise (kind if passing else Fatal)(f"the database refuses: {reason(error)}") from error
+        raise (kind if _passes(error) or not _sqlstate(error) else Fatal)(
+            f"the database refuses: {reason(error)}"
+        ) from error
+
+
+def _passes(error: BaseException | None) -> bool:
+    """Whether the server may accept the same statement later."""
+    return _sqlstate(error)[:2] in _REFUSALS or type(error).__name__ == _STALE_PLAN
 
 
 def _sqlstate(error: BaseException | None) -> str:

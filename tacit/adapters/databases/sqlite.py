@@ -50,7 +50,7 @@ class SqliteDatabase(Database):
     ) -> SqliteDatabase:
         """Open ``sqlite+aiosqlite:///FILE`` or ``:memory:`` and migrate it.
 
-        A new file is made with mode 0600, its folder with 0700. Raises ``UsageError`` where it cannot be made or does
+        The file gets mode 0600, a new folder 0700. Raises ``UsageError`` where it cannot be made or does
         not fit its mark, and ``Fatal`` when the file is not a database of this service.
         """
         path = None if url.database in IN_MEMORY else Path(str(url.database))

@@ -9,8 +9,10 @@ that deleted bytes are gone from the disk after each transaction.
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import sqlite3
+import stat
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -41,6 +43,9 @@ PRAGMAS = "; ".join(
 CONNECTIONS = 8
 """Most connections of all ``BriefFile`` in a process at a time: each has a thread."""
 
+_BESIDE = ("-wal", "-shm")
+"""What SQLite appends to the name of a file for those beside it; they get its mode when they are made."""
+
 _PASSING = {
     sqlite3.SQLITE_BUSY: "the database is busy",
     sqlite3.SQLITE_LOCKED: "the database is busy",
@@ -62,12 +67,34 @@ def passing(error: BaseException | None) -> Unavailable | None:
 
 
 def create_private(path: Path) -> None:
-    """Make the file with mode 0600, and its folder with 0700, where they are missing. Raises ``UsageError``."""
+    """Make the file with mode 0600, and its folder with 0700, where they are missing; withdraw from everybody else a
+    file that is there, and its write-ahead log. Raises ``UsageError``.
+
+    A file that is there is not opened: closing it would release the locks of this process's connections to it.
+    """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        if not path.exists():
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+        for one in (path, *(Path(f"{path}{end}") for end in _BESIDE)):
+            if one is path or one.exists():
+                _withdraw(one)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def _withdraw(path: Path) -> None:
+    """Set mode 0600 where a file has more. Raises ``OSError``, and ``UsageError`` for what is no file of our own."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode):
+        raise UsageError(f"{path}: not a regular file")
+    if not os.access(path, os.R_OK | os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    if stat.S_IMODE(mode) & 0o077:
+        try:
+            path.chmod(0o600)
+        except PermissionError as error:
+            raise UsageError(f"{path}: readable by others; run: chmod 600 {path}") from error
 
 
 @contextmanager

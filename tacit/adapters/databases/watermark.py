@@ -17,6 +17,7 @@ everything may have been spent. The service decides what follows from that.
 from __future__ import annotations
 
 import enum
+import errno
 import os
 import sqlite3
 import struct
@@ -26,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.adapters.disk.files import read_bounded, sync_folder
-from tacit.errors import Fatal, RolledBack, UsageError
+from tacit.errors import Fatal, NoRoom, RolledBack, Unavailable, UsageError
 from tacit.ports import Clock
 
 if TYPE_CHECKING:  # services without a database import this module, so it must not import a driver
@@ -66,6 +67,10 @@ _MISSING = (
     "if the database is complete (a further process, a lost file), start once with --new-mark, and if it may be from a "
     "backup, with --accept-rollback"
 )
+
+
+class DoubtfulError(UsageError):
+    """A database does not fit its mark, or whether it does is not known; the message says what an operator can do."""
 
 
 class Recovery(enum.StrEnum):
@@ -111,8 +116,8 @@ class Watermark:
         """Everything before this POSIX second may have been spent; 0 where nothing is in doubt."""
 
     async def check(self, connection: AsyncConnection) -> None:
-        """Compare the database with the mark, in a write transaction that runs alone. Raises ``UsageError`` with one
-        line that says what to do."""
+        """Compare the database with the mark, in a write transaction that runs alone. Raises ``DoubtfulError``, and
+        ``UsageError`` for a file that cannot be read."""
         found: Any = await connection.exec_driver_sql(_READ)
         for statement in self._compared(dict(map(tuple, found))):
             await connection.exec_driver_sql(statement)
@@ -133,7 +138,7 @@ class Watermark:
             put[GENERATION] = max(rows.get(GENERATION, 0), 0 if kept is None else kept.generation) + 1
             statements.append(_DELETE % DOUBT)
         elif objection and not (kept is None and self._recovery is Recovery.NEW_MARK and DOUBT not in rows):
-            raise UsageError(f"{self._path}: {objection}; see docs/restoring.md")
+            raise DoubtfulError(f"{self._path}: {objection}; see docs/restoring.md")
         if IDENTITY not in rows:
             put[IDENTITY] = int.from_bytes(os.urandom(7), "big")
         rows |= put
@@ -142,19 +147,24 @@ class Watermark:
         return statements + _putting(put)
 
     def settle(self) -> None:
-        """Bring the file up to date, once what ``check`` wrote is committed."""
+        """Bring the file up to date, once what ``check`` wrote is committed. Raises ``UsageError`` for a file that
+        cannot be written, and ``Unavailable`` as ``note``."""
         kept, rows = self._found
         identity, generation = rows[IDENTITY], rows.get(GENERATION, 0)
-        if kept is None:
-            self._make(_HEADER.pack(_MAGIC, identity, generation, 0))
-        self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-        for shard in {*range(len(kept.slots) if kept else 0), *(shard for shard in rows if shard >= 0)}:
-            self.note(shard, rows.get(shard, 0))
-        os.pwrite(self._file, _HEADER.pack(_MAGIC, identity, generation, 0), 0)
-        os.fsync(self._file)
+        header = _HEADER.pack(_MAGIC, identity, generation, 0)
+        try:
+            if kept is None:
+                self._make(header)
+            self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            for shard in {*range(len(kept.slots) if kept else 0), *(shard for shard in rows if shard >= 0)}:
+                self.note(shard, rows.get(shard, 0))
+            os.pwrite(self._file, header, 0)
+            os.fsync(self._file)
+        except OSError as error:
+            raise UsageError(f"{self._path}: {error.strerror}") from error
 
     def _make(self, header: bytes) -> None:
-        """Create the file atomically; another process may have been first."""
+        """Create the file atomically; another process may have been first. Raises ``OSError``."""
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self._path.with_name(f".{self._path.name}.{os.getpid()}.new")
         try:
@@ -168,8 +178,6 @@ class Watermark:
             sync_folder(self._path.parent)
         except FileExistsError:
             pass
-        except OSError as error:
-            raise UsageError(f"{self._path}: {error.strerror}") from error
         finally:
             draft.unlink(missing_ok=True)
 
@@ -181,7 +189,7 @@ class Watermark:
             raise UsageError(f"{self._path}: {error.strerror}") from error
         data = read_bounded(self._path, MOST_BYTES)
         if len(data) < _HEADER.size or data[: len(_MAGIC)] != _MAGIC:
-            raise UsageError(f"{self._path}: not the mark of a database; {_UNKNOWN}; see docs/restoring.md")
+            raise DoubtfulError(f"{self._path}: not the mark of a database; {_UNKNOWN}; see docs/restoring.md")
         _, identity, generation, _ = _HEADER.unpack_from(data)
         return Kept(identity, generation, _slots(data[_HEADER.size :]))
 
@@ -210,8 +218,14 @@ class Watermark:
         return self._file
 
     def note(self, shard: int, number: int) -> None:
-        """Record in the file that the transaction counted by ``advance`` is committed."""
-        os.pwrite(self._descriptor, _SLOT.pack(number, int(self._clock.now())), _HEADER.size + shard * _SLOT.size)
+        """Record in the file that the transaction counted by ``advance`` is committed. Raises ``Unavailable`` where
+        the file cannot be written: the transaction stays committed, and whoever repeats it finds that."""
+        slot = _SLOT.pack(number, int(self._clock.now()))
+        try:
+            os.pwrite(self._descriptor, slot, _HEADER.size + shard * _SLOT.size)
+        except OSError as error:
+            kind = NoRoom if error.errno in {errno.ENOSPC, errno.EDQUOT} else Unavailable
+            raise kind(f"the mark of the database cannot be written: {error.strerror}") from error
 
     def close(self) -> None:
         """Sync the file to the disk and close it."""

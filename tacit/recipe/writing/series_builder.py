@@ -19,11 +19,10 @@ from tacit.methods.base.method import Method, plain
 from tacit.methods.base.proof import NORM_PROOF
 from tacit.methods.registry import METHODS
 from tacit.models.forms import form_of
-from tacit.recipe.claims import claim_of
+from tacit.recipe.claims import claim_of, total_claim
 from tacit.recipe.derive import randomizer_of, shape_of
 from tacit.recipe.model import MAX_ROUNDS, Recipe
 from tacit.recipe.series import Series, template_of
-from tacit.recipe.series_claims import total_claim
 from tacit.recipe.writing.builder import with_claim
 from tacit.recipe.writing.privacy_target import PrivacyTarget
 from tacit.recipe.writing.sampling_plan import FILL, SamplingPlan

@@ -24,6 +24,8 @@ shuffler            any; the transaction  one recipe                   the recip
                     decides
 gateway, key sets   every process         one                          at the next step
 issuer, leaves      its process           one                          the step fails
+recipe server,      its process           all whose rounds are over    the step fails
+model files
 ==================  ====================  ===========================  ==============================================
 """
 

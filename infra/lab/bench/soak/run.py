@@ -19,15 +19,19 @@ from infra.lab.bench.ingest import PARTIES, spent
 from infra.lab.bench.loading.contributions import Order
 from infra.lab.bench.loading.database_sizes import CONFIGS, DatabaseSize, weigh
 from infra.lab.bench.loading.implementations import has_multibuffer
-from infra.lab.bench.loading.issuers import BenchIssuer, make_issuers, trust_issuers
-from infra.lab.bench.loading.live import LiveStack, default_servers, laid_out, run_on
+from infra.lab.bench.loading.issuers import SLOTS, BenchIssuer, make_issuers, publish_directories, trust_issuers
+from infra.lab.bench.loading.live import LiveStack, default_servers, laid_out, run_on, survey_of
 from infra.lab.bench.loading.load import send_all
-from infra.lab.bench.loading.many import publish_many
 from infra.lab.bench.loading.processes import memory_of_pool
 from infra.lab.bench.loading.stream import BLOCK, MOST_TASKS, Stream, streaming
 from infra.lab.bench.soak.samples import Sample
 from infra.stacks.deployment import Deployment
+from infra.stacks.layout import signing_key_of
 from tacit.errors import Fatal, UsageError
+from tacit.operations.calls import call
+from tacit.recipe.model import Recipe
+from tacit.recipe.writing.builder import propose
+from tacit.tlog.leaves import LeafType, sign_leaf
 
 LEAST_BATCH, ROUNDS = 7 * BLOCK, 5
 """The smallest B, which policies accept and whole blocks of contributions make up, and the most batches of a task."""
@@ -211,3 +215,44 @@ def wrong_buckets(given: dict[int, int], releases: Sequence[dict[str, object]]) 
             raise Fatal("a release has no buckets")
         counted.update({answer: int(row["count"]) for answer, row in enumerate(rows)})
     return sum(counted[answer] != given.get(answer, 0) for answer in {*counted, *given})
+
+
+async def publish_many(
+    stack: LiveStack, issuers: Sequence[BenchIssuer], tasks: int, batch: int, population: int, seconds: int
+) -> list[Order]:
+    """Publish ``tasks`` recipes of ``BUCKETS`` buckets with batches of exactly ``batch``, whose interval of ``seconds``
+    has begun, wait until all are live, and return what contributions to them are made from."""
+    await publish_directories(stack.transport, stack.layout, issuers, stack.epoch())
+    recipes = _recipes(stack, issuers, tasks, batch, population, seconds)
+    key = signing_key_of(stack.layout)
+    for recipe in recipes:
+        leaf = sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, key)
+        await call(stack.transport, "POST", f"{stack.layout.urls['recipe_server']}/v1/leaves", body=leaf.encode())
+    await stack.until_served(recipes)
+    slots = [slot for issuer in issuers for slot in issuer.slots]
+    return [Order(recipe, slot, stack.layout.gateway_key_config) for recipe, slot in zip(recipes, slots, strict=True)]
+
+
+def _recipes(
+    stack: LiveStack, issuers: Sequence[BenchIssuer], tasks: int, batch: int, population: int, seconds: int
+) -> list[Recipe]:
+    """Make the first recipe from a survey; the others differ from it in name and token only, and so not in their
+    claim."""
+    survey = survey_of(
+        "soak-0",
+        seconds // 60 * 60,
+        population=population,
+        min_batch_size=batch,
+        epoch=stack.epoch(),
+        slot=0,
+        close="at_B",
+    )
+    parties = [stack.layout.parties.model_copy(update={"issuer": one.party}) for one in issuers]
+    body = propose(survey, parties[0]).body()
+    made = []
+    for number in range(tasks):
+        issuer, slot = divmod(number, SLOTS)
+        token = {**body["token"], "issuer": issuers[issuer].name, "slot": slot}
+        named = {**body["parties"], "issuer": issuers[issuer].party.model_dump(mode="json")}
+        made.append(Recipe.from_body({**body, "name": f"soak-{number}", "token": token, "parties": named}))
+    return made

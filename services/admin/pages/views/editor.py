@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from aiohttp import web
 
+from services.admin.api.calls import Admin
 from services.admin.pages.preview import Preview, preview_of, preview_of_survey
 from services.admin.pages.rendering import rendered, response
 from services.admin.pages.survey_fields import CHOICES_OF, FIELDS, GROUPS, USUAL, body_of, fields_of
 from services.admin.pages.survey_labels import of_entry, shown_at, worded
-from services.admin.pages.views.metrics import known_metrics
+from services.admin.pages.views.published import listed_of
 from services.admin.pages.visits import Visit
 from services.admin.questions.questions import survey_of
 from services.admin.storage.records import Question
 from tacit.errors import Abort
+from tacit.recipe.encoder_specs import Attributes, Occurrences
 from tacit.recipe.writing.survey_table import SurveyField
+
+MOST = 100
+"""How many metrics are suggested, the most recently used ones."""
 
 USE: Final = "use:"
 """The prefix of a preview button's value; the name of a way to ask follows it."""
@@ -124,3 +130,44 @@ def _fields_of(problem: Abort | None) -> list[dict[str, str]]:
 async def _question(visit: Visit) -> Question:
     async with visit.admin.store.read() as tx:
         return await visit.admin.questions.at(tx, visit.part("id"), None)
+
+
+@dataclass(frozen=True)
+class KnownMetric:
+    """A metric. ``asked``: how many recipes in the log ask for it; ``answered``: the contributions to the largest of
+    their releases, 0 if none is known; ``event``: whether it is an event that devices watch."""
+
+    name: str
+    asked: int = 0
+    answered: int = 0
+    event: bool = False
+
+    @property
+    def words(self) -> str:
+        """How often the metric was used, in words."""
+        recipes = "1 recipe in the log" if self.asked == 1 else f"{self.asked:,} recipes in the log"
+        answered = f", answered by {self.answered:,}" if self.answered else ", no known release"
+        return f"{'event, ' if self.event else ''}asked for by {recipes}{answered}"
+
+
+async def known_metrics(admin: Admin) -> list[KnownMetric]:
+    """The known metrics, the most recently used first. The list is empty while the log cannot be read; a metric can
+    still be typed."""
+    try:
+        recipes = (await admin.followed_log.live()).recipes
+    except Abort:
+        return []
+    listed, _ = await listed_of(admin)
+    counted: dict[str, int] = {}
+    for one in listed:
+        counted[one.recipe] = max(one.report_count, counted.get(one.recipe, 0))
+    found: dict[str, KnownMetric] = {}
+    for item in recipes:
+        question = item.recipe.question
+        if isinstance(question.encoder, Attributes):
+            continue  # a census asks for attributes, which are not fields of the data
+        known = found.pop(question.metric, KnownMetric(question.metric))
+        answered = max(known.answered, counted.get(item.recipe.hash_text, 0))
+        event = isinstance(question.encoder, Occurrences)
+        found[question.metric] = replace(known, asked=known.asked + 1, answered=answered, event=event)
+    return list(reversed(found.values()))[:MOST]

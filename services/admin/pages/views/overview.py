@@ -61,3 +61,15 @@ async def _troubles(visit: Visit, trouble: str) -> list[str]:
     except Abort as problem:
         found.append(f"{problem.title} {problem.detail}".strip())
     return [*found, *([trouble] if trouble else [])]
+
+
+async def consent(visit: Visit) -> web.StreamResponse:
+    """Consent to the change that the page showed."""
+    await visit.act("change.consent", {"digest": visit.form.get("digest", "")})
+    raise web.HTTPSeeOther("/")
+
+
+async def refuse(visit: Visit) -> web.StreamResponse:
+    """Refuse the change, so that it is not made."""
+    await visit.act("change.refuse", {})
+    raise web.HTTPSeeOther("/")

@@ -1,4 +1,4 @@
-"""The pages of the log with its proofs, of the accounts, and of keys with their expiry."""
+"""The pages of the log with its proofs, the audit log, the accounts, keys with their expiry, and running devices."""
 
 from __future__ import annotations
 
@@ -7,13 +7,22 @@ import json
 
 from aiohttp import web
 
+from services.admin.handlers.acts import page_of
+from services.admin.handlers.fleet import fleet_of
 from services.admin.handlers.log import checkpoint_of, entries_of, index_of, keys_in, proof_of
 from services.admin.pages.charts import burning
 from services.admin.pages.visits import Visit
+from services.admin.questions.fleet import QUIET_SECONDS
+from services.admin.storage.audit import follows, verify
+from tacit.codec import b64url
 from tacit.errors import DecodeError
+from tacit.operations.audit_chain import FIRST, Chain
 from tacit.operations.burn_down import LEAST_HISTORY
 from tacit.service.documents.openapi import DEFAULT_LIMIT
 from tacit.tlog.leaves import LeafType, SignedLeaf
+
+MOST_VERIFIED = 1_000
+"""The most rows for which a visit checks the whole chain; ``tacit admin audit verify`` checks any number."""
 
 
 async def log(visit: Visit) -> web.StreamResponse:
@@ -61,3 +70,30 @@ async def keys(visit: Visit) -> web.StreamResponse:
         {"id": "gateway", "title": "Keys of the gateway", "counted": "Period", "rows": found.gateway},
     ]
     return visit.show("keys.html", sets=sets, own=own)
+
+
+async def audit(visit: Visit) -> web.StreamResponse:
+    """A page of the audit log, in order."""
+    after = visit.cursor()
+    async with visit.admin.store.read() as tx:
+        page = await page_of(tx, after, DEFAULT_LIMIT)
+        rows = await tx.acts(after, DEFAULT_LIMIT)
+        last = await tx.last_act()
+    count = 0 if last is None else last.number
+    whole = count <= MOST_VERIFIED
+    chain = (
+        await verify(visit.admin.store) if whole else follows(Chain(after, rows[0].previous if rows else FIRST), rows)
+    )
+    return visit.show(
+        "audit.html", page=page, chain=chain, whole=whole, newest="" if last is None else b64url(last.hash),
+        first=not after, latest=max(0, count - DEFAULT_LIMIT),
+    )  # fmt: skip
+
+
+async def fleet(visit: Visit) -> web.StreamResponse:
+    """The newest counts of the deployment."""
+    found = await fleet_of(visit.admin)
+    async with visit.admin.store.read() as tx:
+        questions = await tx.questions_of([row.hash for row in found.report.recipes] if found.report else [])
+    quiet = found.devices is not None and visit.admin.now - found.devices.at > QUIET_SECONDS
+    return visit.show("fleet.html", fleet=found, questions=questions, quiet=quiet)

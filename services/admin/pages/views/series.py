@@ -11,6 +11,9 @@ from services.admin.pages.views.published import POINTS, by_answers, listed_of, 
 from services.admin.pages.views.search import search_of
 from services.admin.pages.visits import Visit
 from tacit.errors import Abort
+from tacit.recipe.encoder_specs import Update
+from tacit.recipe.model import Recipe
+from tacit.recipe.training import read_round_model
 from tacit.service.documents.openapi import DEFAULT_LIMIT
 
 ANSWERS = 6
@@ -67,17 +70,28 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
             "link": f"/questions/{own[one.recipe]}" if one.recipe in own else f"/log/{recipes[one.recipe].index}",
             "interval": recipes[one.recipe].recipe.interval,
             "release": documents[last[one.recipe].place] if one.recipe in last else None,
+            "model": _model_of(recipes[one.recipe].recipe),
         }
         for one in reversed(newest)
     ]
     search = await search_of(visit, live, series.hash)
+    trains = series.series["template"]["question"]["encoder"]["kind"] == "update"
     drawn = []
     alike = zip(groups, by_answers(releases, by_name=False), strict=True)
-    for several, whole in () if search is not None else alike:  # rounds of a search ask of other prefixes each
+    # rounds of a search ask of other prefixes each, and entries of updates mean nothing to a reader
+    for several, whole in () if search is not None or trains else alike:
         points = [documents[one.place] for one in several]
         drawn.append({"unit": unit_of(points[-1]), "count": len(whole), "charts": over_time(points)})
     return visit.show(
         "one_series.html", status=200 if problem is None else problem.status, problem=problem, series=series,
         rows=rows, drawn=drawn, trouble=trouble, answers=ANSWERS,
-        released=len(last), search=search,
+        released=len(last), search=search, trains=trains,
     )  # fmt: skip
+
+
+def _model_of(recipe: Recipe) -> str | None:
+    """The hash of the model that a round trains; None for other recipes."""
+    question = recipe.question
+    if not isinstance(question.encoder, Update) or question.round_input is None:
+        return None
+    return read_round_model(question.round_input, question.encoder.training).model

@@ -1,4 +1,5 @@
-"""Lets the operator of a stopped admin service's host admit an administrator when nobody is left to consent."""
+"""What the operator of a stopped admin service's host does in its database: checks the audit log, and admits an
+administrator when nobody is left to consent."""
 
 from __future__ import annotations
 
@@ -10,15 +11,40 @@ from services.admin.people.consent import Consent, Rule
 from services.admin.people.empowering import require_unknown
 from services.admin.people.people import People, new_id
 from services.admin.storage import audit
+from services.admin.storage.audit import PAGE, follows
 from services.admin.storage.records import Act, ApiKey, Person
 from services.admin.storage.store import AdminStore
 from tacit.adapters.databases.watermark import Recovery
+from tacit.client import AuditChain
+from tacit.codec import b64url
 from tacit.errors import Abort, UsageError
+from tacit.operations.audit_chain import Chain
 from tacit.ports import Clock, Entropy
 from tacit.service.base.config_files import load_config
 from tacit.service.documents.admin_people import Kind, Role
 
 ACT = "person.recover"
+
+
+async def stored_chain(config: Path, holds: str | None) -> AuditChain:
+    """Recompute the chain in the database of a stopped service, and look for the hash ``holds`` in it, unless that is
+    None. Raises ``UsageError``."""
+    loaded = load_config(config, AdminConfig)
+    store = AdminStore(loaded.database_url("admin"))
+    chain, found = Chain(), False
+    await store.open()
+    try:
+        while chain.broken is None:
+            async with store.read() as tx:
+                rows = list(await tx.acts(chain.rows, PAGE))
+            if not rows:
+                break
+            chain = follows(chain, rows)
+            found = found or any(b64url(row.hash) == holds for row in rows if row.number <= chain.rows)
+    finally:
+        await store.close()
+    kept = None if holds is None else found
+    return AuditChain(rows=chain.rows, newest=b64url(chain.newest), broken=chain.broken, holds=kept)
 
 
 async def let_in(config: Path, name: str, key_sha256: str, clock: Clock, entropy: Entropy) -> Person:
