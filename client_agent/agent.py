@@ -70,8 +70,9 @@ class Agent:
         )
         in_memory = Watches(None, deps.clock, deps.entropy, work=policy.max_watch_work)
         self._watches = in_memory if watches is None else watches
-        self._models = ModelFiles(config, self._policy, self._client)
-        data = Data(source, config.attributes, store, deps.clock, Trainer(self._models, deps.entropy))
+        self._models = ModelFiles(config, self._policy, self._client, has_learner=deps.learner is not None)
+        trainer = Trainer(self._models, deps.entropy, deps.learner)
+        data = Data(source, config.attributes, store, deps.clock, trainer)
         origins = Origins(data, KeptStates(self._watches))
         self._decider = Decider(config, self._policy, deps, store, origins, self._wallet)
         self._log = DeviceLog(config, self._policy, store, self._client, deps.transport, deps.clock)

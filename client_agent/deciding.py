@@ -25,6 +25,7 @@ from client_agent.answering import Origins, Reply
 from client_agent.config import AgentConfig
 from client_agent.data import audience
 from client_agent.journal import AgentStore, Entry, SeriesDraw, State
+from client_agent.learners import Learner
 from client_agent.series import Participation
 from client_agent.supervision import unusable
 from client_agent.wallet import HeldToken, TokenWallet
@@ -47,11 +48,13 @@ NO_SLOT_KEY = "slot-key-missing"
 
 @dataclass(frozen=True)
 class Deps:
-    """The clock, randomness and network that an agent uses."""
+    """The clock, randomness and network that an agent uses, and what trains the models that only its application
+    knows."""
 
     clock: Clock
     entropy: Entropy
     transport: Transport
+    learner: Learner | None = None
 
 
 @dataclass(frozen=True)
@@ -203,7 +206,8 @@ class Decider:
         """Every rule that now refuses a recipe of ``log``, for a device whose journal holds ``entries``."""
         context = log.context(live, self._deps.clock.now())
         found = rules.check(live.recipe, self._policy, context)
-        return found + device_rules.check(live.recipe, self._config, context, entries)
+        has_learner = self._deps.learner is not None
+        return found + device_rules.check(live.recipe, self._config, context, entries, has_learner=has_learner)
 
     def _take_part(self, asked: Asked, reply: Reply) -> Decision:
         """Charge the recipe, toss the coin, and make the report, real or dummy, if it says so."""

@@ -23,14 +23,17 @@ from tacit.recipe.context import Context
 from tacit.recipe.derive import slot_of
 from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
+from tacit.recipe.training import External
 from tacit.rules.budget import WITH_RELAY, over_budget
 from tacit.rules.design import outside_epoch
 
 
-def check(recipe: Recipe, config: AgentConfig, context: Context, entries: Sequence[Entry]) -> list[Refusal]:
-    """Every refusal of these rules; ``entries`` is the journal so far."""
+def check(
+    recipe: Recipe, config: AgentConfig, context: Context, entries: Sequence[Entry], *, has_learner: bool = False
+) -> list[Refusal]:
+    """Every refusal of these rules; ``entries`` is the journal so far, ``has_learner`` as for ``pins``."""
     found = (
-        *pins(recipe, config),
+        *pins(recipe, config, has_learner=has_learner),
         _epoch(recipe, config, context),
         _slot(recipe, entries),
         _budget(recipe, config.budget, context, entries),
@@ -38,9 +41,10 @@ def check(recipe: Recipe, config: AgentConfig, context: Context, entries: Sequen
     return [refusal for refusal in found if refusal is not None]
 
 
-def pins(recipe: Recipe, config: AgentConfig) -> list[Refusal]:
-    """The refusals among them that follow from the configuration alone."""
-    found = _relay(recipe, config), _learning(recipe, config)
+def pins(recipe: Recipe, config: AgentConfig, *, has_learner: bool = False) -> list[Refusal]:
+    """The refusals among them that follow from the configuration alone; ``has_learner``: whether the agent runs within
+    an application that trains models of its own (``client_agent.learners``)."""
+    found = _relay(recipe, config), _learning(recipe, config, has_learner=has_learner)
     return [refusal for refusal in found if refusal is not None]
 
 
@@ -83,9 +87,15 @@ def _relay(recipe: Recipe, config: AgentConfig) -> Refusal | None:
     return Refusal("relay-mismatch", detail)
 
 
-def _learning(recipe: Recipe, config: AgentConfig) -> Refusal | None:
-    """Check, for a round that trains a model, that this device does: it is configured to, and NumPy is installed."""
-    trouble = training_trouble(config) if isinstance(recipe.question.encoder, Update) else ""
+def _learning(recipe: Recipe, config: AgentConfig, *, has_learner: bool = False) -> Refusal | None:
+    """Check, for a round that trains a model, that this device does: it is configured to, NumPy is installed, and a
+    model that only an application knows has one here."""
+    spec = recipe.question.encoder
+    if not isinstance(spec, Update):
+        return None
+    trouble = training_trouble(config)
+    if not trouble and isinstance(spec.training.architecture, External) and not has_learner:
+        trouble = "this device trains no external models: only an application that has a learner does"
     return Refusal("learning-unsupported", trouble) if trouble else None
 
 

@@ -17,6 +17,7 @@ from client_agent.config import AgentConfig
 from client_agent.data.sources import DataSource
 from client_agent.hints import hints_of
 from client_agent.journal import AgentStore, Fact
+from client_agent.learners import Learner
 from client_agent.panprivate.listening import kept
 from client_agent.runner import Report, Watch, clock_of, keep_running, opened_agent
 from tacit.adapters.system import OsEntropy, SystemClock
@@ -24,16 +25,18 @@ from tacit.ports import Clock
 
 
 @contextlib.asynccontextmanager
-async def embedded(config: AgentConfig, source: DataSource, report: Report | None = None) -> AsyncIterator[Agent]:
+async def embedded(
+    config: AgentConfig, source: DataSource, report: Report | None = None, *, learner: Learner | None = None
+) -> AsyncIterator[Agent]:
     """Run the agent of ``config`` until the block ends; ``Agent.record`` reports events to it. ``source`` replaces the
-    data source that ``config`` names, and is called in threads of its own. ``report`` is called for everything that
-    changes.
+    data source that ``config`` names; ``learner`` trains models that only the application knows (None: their rounds are
+    refused); both are called in threads of their own. ``report`` is called for everything that changes.
 
     Raises ``UsageError`` for files that cannot be used, and if another process runs this agent; at the end of the block
     it raises whatever ended the agent before.
     """
     clock, stop = SystemClock(), asyncio.Event()
-    async with opened_agent(config, clock, source) as (agent, store):
+    async with opened_agent(config, clock, source, learner=learner) as (agent, store):
         work = asyncio.ensure_future(at_work(agent, store, config, clock, stop, report or _nobody))
         try:
             yield agent

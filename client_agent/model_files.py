@@ -47,10 +47,12 @@ class Wanted:
 
 class ModelFiles:
     """The files that the rounds of a verified log need. ``due``: whether the log was read since ``fetch``;
-    ``trouble``: why the first missing file is missing, or empty."""
+    ``trouble``: why the first missing file is missing, or empty. ``has_learner`` as for ``device_rules.pins``."""
 
-    def __init__(self, config: AgentConfig, policy: Policy, client: ObliviousClient) -> None:
-        self._config, self._policy, self._client = config, policy, client
+    def __init__(
+        self, config: AgentConfig, policy: Policy, client: ObliviousClient, *, has_learner: bool = False
+    ) -> None:
+        self._config, self._policy, self._client, self._has_learner = config, policy, client, has_learner
         self._wanted: dict[str, Wanted] = {}
         self._files: dict[str, bytes] = {}
         self._left_out = ""
@@ -111,7 +113,8 @@ class ModelFiles:
         """Whether every device of this policy and configuration refuses the recipe."""
         recipe = live.recipe
         refusals = rules.check(recipe, self._policy, log.context(live, now))
-        return live.is_void or bool(refusals) or bool(device_rules.pins(recipe, self._config))
+        pinned = device_rules.pins(recipe, self._config, has_learner=self._has_learner)
+        return live.is_void or bool(refusals) or bool(pinned)
 
     async def _file(self, model: RoundModel) -> bytes:
         """A file, piece by piece. Raises ``TransportError`` and ``DecodeError``."""

@@ -22,6 +22,7 @@ from client_agent.data.sources import DataSource, open_source
 from client_agent.deciding import Deps
 from client_agent.hints import Hints, check_broker
 from client_agent.journal import AgentStore, Entry, Fact, Trouble
+from client_agent.learners import Learner
 from client_agent.panprivate.watches import FOLDER, Watches
 from client_agent.remembered import RememberedStore
 from client_agent.store import SqlAgentStore
@@ -102,9 +103,11 @@ async def opened_agent(
     source: DataSource | None = None,
     common: Common | None = None,
     entropy: Entropy | None = None,
+    learner: Learner | None = None,
 ) -> AsyncIterator[tuple[Agent, AgentStore]]:
     """The agent of ``config`` on the system's clock, randomness and network. ``source`` replaces the data source that
-    ``config`` names; ``common`` is shared with other agents of this process. Raises ``UsageError`` for files that
+    ``config`` names; ``common`` is shared with other agents of this process; ``learner`` trains the models that only
+    the application knows. Raises ``UsageError`` for files that
     cannot be used, and if another process already runs this agent."""
     data = open_source(config.source) if source is None else source
     for name in ("relay_url", "recipe_server_url", "attester_url"):
@@ -128,7 +131,7 @@ async def opened_agent(
         own_clock = clock_of(config, clock or SystemClock())
         store = RememberedStore(await open_store(config, own_clock))
         stack.push_async_callback(store.close)
-        deps = Deps(own_clock, entropy or OsEntropy(), transport)
+        deps = Deps(own_clock, entropy or OsEntropy(), transport, learner)
         watches = Watches(config.state_dir / FOLDER, deps.clock, deps.entropy, work=policy.max_watch_work)
         stack.callback(watches.close)
         try:

@@ -37,6 +37,9 @@ NOT_GIVEN = {
     "runs the test: tests/e2e/test_embedding.py",
     "tacit learn run digits.json --test digits.csv --out digits.npz": "takes 40 hours: tests/scripts/"
     "test_cli_learn.py, with a shorter plan",
+    "tacit learn model first.npz": "needs an application's arrays: tests/scripts/test_cli_learn_model.py",
+    "tacit learn run walks.json --initial first.npz --out walks.npz": "takes as long as any run: tests/simulation/"
+    "test_external_model.py",
     "tacit learn show digits": "beside such a run: tests/scripts/test_cli_learn.py",
     "tacit staging up --agents 500 --mode processes": "takes the whole machine: tests/e2e/test_staging.py, with fewer",
     "tacit staging status": "beside such a deployment: tests/e2e/test_staging.py",

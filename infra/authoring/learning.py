@@ -23,13 +23,14 @@ from tacit.errors import UsageError
 from tacit.learning import model_file
 from tacit.learning.architectures import architecture_of
 from tacit.learning.examples_file import examples_in
+from tacit.learning.first_model import OwnModel, first_model
 from tacit.learning.local import Examples
 from tacit.learning.plan import Plan
 from tacit.logview.live import LiveSeries
 from tacit.operations.learning_placing import Epochs, placed_run, refusals_of
 from tacit.operations.learning_run import Place, Standing, published_series
 from tacit.operations.publishing import require_model_place
-from tacit.recipe.training import RoundModel
+from tacit.recipe.training import External, RoundModel
 from tacit.signing import Signer
 
 NPZ = ".npz"
@@ -38,16 +39,20 @@ NPZ = ".npz"
 @dataclass
 class Files:
     """What a run reads and writes beside the log: ``examples`` for trying its models, if there are any; files for the
-    newest model and for the picture, if they are wanted."""
+    newest model and for the picture, if they are wanted; ``own``: the first model, where only an application knows
+    it."""
 
     plan: Plan
     examples: Examples | None = None
     model: Path | None = None
     picture: Path | None = None
+    own: OwnModel | None = None
     _tried: dict[bytes, tuple[float, float]] = field(default_factory=dict, repr=False)
 
     @classmethod
-    def of(cls, plan: Plan, test: Path | None, model: Path | None, picture: Path | None) -> Files:
+    def of(
+        cls, plan: Plan, test: Path | None, model: Path | None, picture: Path | None, initial: Path | None = None
+    ) -> Files:
         """The files of these names. Raises ``UsageError`` and ``DecodeError``."""
         if picture is not None and test is None:
             raise UsageError("a picture shows loss and accuracy; give examples to try the models on: --test FILE")
@@ -56,8 +61,15 @@ class Files:
         for path in (model, picture):
             if path is not None and not path.parent.is_dir():
                 raise UsageError(f"{path.parent}: no such folder")
-        spec = plan.training.architecture
-        return cls(plan, None if test is None else examples_in(spec, read_file(test), str(test)), model, picture)
+        own = None if initial is None else OwnModel.read(read_file(initial), str(initial))
+        found = cls(plan, _examples(plan, test), model, picture, own)
+        first_model(plan.training.architecture, plan.seed, found.initial)
+        return found
+
+    @property
+    def initial(self) -> bytes | None:
+        """The file of the first model, where only an application knows it."""
+        return None if self.own is None else self.own.file
 
     def rows(self, found: Standing) -> list[Row]:
         """The published rounds of the run, each that is over with loss and accuracy of the model after it."""
@@ -92,14 +104,26 @@ class Files:
         """The file of a model, or the arrays of its layers, where ``path`` ends with ``.npz``."""
         if path.suffix != NPZ:
             return model
-        architecture, written = architecture_of(self.plan.training.architecture), io.BytesIO()
-        np.savez(written, allow_pickle=False, **architecture.layers(model_file.decode(model)))
+        spec, parameters, written = self.plan.training.architecture, model_file.decode(model), io.BytesIO()
+        arrays = self.own.arrays(parameters) if self.own else architecture_of(spec).layers(parameters)
+        np.savez(written, allow_pickle=False, **arrays)
         return written.getvalue()
 
 
-async def begun(plan: Plan, at: Place, layout: Layout, key: Signer, start: int | None) -> LiveSeries:
+def _examples(plan: Plan, test: Path | None) -> Examples | None:
+    if test is None:
+        return None
+    spec = plan.training.architecture
+    if isinstance(spec, External):
+        raise UsageError("only the application can try an external model on examples; give it the file of --out, and "
+                         "leave --test out")  # fmt: skip
+    return examples_in(spec, read_file(test), str(test))
+
+
+async def begun(files: Files, at: Place, layout: Layout, key: Signer, start: int | None) -> LiveSeries:
     """The newest series of the plan's name in the log; if there is none, it is placed there (``start``: POSIX seconds,
     None: soon) and published. Raises ``UsageError``, and as ``tacit.operations.publishing``."""
+    plan = files.plan
     with turn_in(layout.state_dir, LOCK):
         log = await at.log()
         named = [one for one in log.series if one.series.name == plan.name]
@@ -115,7 +139,7 @@ async def begun(plan: Plan, at: Place, layout: Layout, key: Signer, start: int |
                 f"the stack's policy refuses this run ({refusal.rule}: {refusal.detail}); tacit learn plan with "
                 "--state-dir shows what fits"
             )
-        await require_model_place(at.transport, at.server, _first_model(plan))
+        await require_model_place(at.transport, at.server, _first_round(files))
         found = await published_series(at, series, key)
         notes().print(f"published {plan.name} as entry {found.index} of the log: it is charged once, in full")
         notes().print(crowd_words(series.probe, crowd), style="dim")
@@ -126,7 +150,7 @@ def _form_of(picture: Path) -> str:
     return picture.suffix.removeprefix(".").lower()
 
 
-def _first_model(plan: Plan) -> RoundModel:
-    architecture = architecture_of(plan.training.architecture)
-    model = model_file.encode(architecture.initial(plan.seed))
+def _first_round(files: Files) -> RoundModel:
+    plan = files.plan
+    model = model_file.encode(first_model(plan.training.architecture, plan.seed, files.initial))
     return RoundModel(bytes=len(model), clip=plan.clip, model=model_file.name_of(model))

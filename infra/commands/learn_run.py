@@ -52,6 +52,10 @@ ModelFile = Annotated[
 ShownModel = Annotated[
     Path | None, typer.Option("--model", help="Write the newest model here: .npz, otherwise a model file.")
 ]
+InitialFile = Annotated[
+    Path | None,
+    typer.Option("--initial", help="The first model, where only an application knows it: a model file, .npz or .npy."),
+]
 TERMINAL_WIDTH = 100
 Picture = Annotated[Path | None, typer.Option("--plot", help="Draw loss and accuracy by round (PNG or SVG).")]
 
@@ -63,6 +67,7 @@ def run(
     test: TestFile = None,
     out: ModelFile = None,
     plot: Picture = None,
+    initial: InitialFile = None,
     state_dir: StateDir = None,
     key: AnalystKey = None,
     as_json: AsJson = False,
@@ -78,9 +83,9 @@ def run(
     from tacit.service.base.keys import read_signing_key
 
     own = _plan_in(plan)
-    shown, layout = _Shown(Files.of(own, test, out, plot), as_json=as_json), layout_of(state_dir)
+    shown, layout = _Shown(Files.of(own, test, out, plot, initial), as_json=as_json), layout_of(state_dir)
     signer = read_signing_key(key or layout.analyst_key)
-    asyncio.run(_train(own, layout, signer, (start, wait), shown))
+    asyncio.run(_train(layout, signer, (start, wait), shown))
     if as_json:
         print_json(shown.document())
 
@@ -90,6 +95,7 @@ def show(
     test: TestFile = None,
     model: ShownModel = None,
     plot: Picture = None,
+    initial: InitialFile = None,
     state_dir: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -100,7 +106,7 @@ def show(
     """
     path = Path(checked_name(name))
     if not path.is_file():
-        if test or model or plot:
+        if test or model or plot or initial:
             raise UsageError("models follow from the plan; give its file in place of the run's name")
         series, rows = asyncio.run(_logged(layout_of(state_dir), name))
         _print(series, rows, as_json=as_json)
@@ -109,8 +115,8 @@ def show(
     from infra.authoring.learning import Files
 
     own = _plan_in(path)
-    shown = _Shown(Files.of(own, test, model, plot), as_json=as_json, waits=True)
-    asyncio.run(_standing(own, layout_of(state_dir), shown))
+    shown = _Shown(Files.of(own, test, model, plot, initial), as_json=as_json, waits=True)
+    asyncio.run(_standing(layout_of(state_dir), shown))
     if as_json:
         print_json(shown.document())
 
@@ -120,7 +126,7 @@ class _Shown:
     release may still come."""
 
     def __init__(self, files: Files, *, as_json: bool, waits: bool = False) -> None:
-        self._files, self._quiet, self._waits = files, as_json, waits
+        self.files, self._quiet, self._waits = files, as_json, waits
         self._found: Standing | None = None
         self._rows: list[Row] = []
         self._shown = 0
@@ -129,7 +135,7 @@ class _Shown:
         """Print what is new, and write the newest model and the picture. Raises ``UsageError``."""
         from infra.views.learn_run_view import show_run
 
-        rows, console = self._files.rows(found), answers(TERMINAL_WIDTH)
+        rows, console = self.files.rows(found), answers(TERMINAL_WIDTH)
         if not self._quiet:
             if self._found is None:
                 show_run(found.series, console)
@@ -137,7 +143,7 @@ class _Shown:
                 if self._waits or not row.waits:
                     console.print(row.line(), soft_wrap=True)
         self._found, self._rows, self._shown = found, rows, sum(not row.waits for row in rows)
-        self._files.write(found, rows)
+        self.files.write(found, rows)
 
     def document(self) -> dict[str, Any]:
         """The run as JSON, after it was taken."""
@@ -171,30 +177,30 @@ def _place(layout: Layout, transport: Transport) -> Place:
     return Place(transport, read, collector_access(layout), SystemClock())
 
 
-async def _train(
-    plan: Plan, layout: Layout, key: Signer, times: tuple[int | None, float | None], shown: _Shown
-) -> None:
+async def _train(layout: Layout, key: Signer, times: tuple[int | None, float | None], shown: _Shown) -> None:
     """Begin the run, or take it up, and show it until it is over; ``times``: its start (POSIX seconds), and how long to
     wait for a release (seconds)."""
     from infra.authoring.learning import begun
     from tacit.operations.learning_run import LearningRun
 
-    start, wait = times
+    (start, wait), files, plan = times, shown.files, shown.files.plan
     async with layout.transport() as transport:
         at = _place(layout, transport)
-        series = await begun(plan, at, layout, key, start)
+        series = await begun(files, at, layout, key, start)
         seconds = float(plan.release_seconds) if wait is None else wait
-        running = LearningRun(plan, series.series.hash_text, at, key, seconds, notes().status)
+        running = LearningRun(plan, series.series.hash_text, at, key, seconds, notes().status, files.initial)
         async for found in running.standings():
             shown.take(found)
 
 
-async def _standing(plan: Plan, layout: Layout, shown: _Shown) -> None:
+async def _standing(layout: Layout, shown: _Shown) -> None:
     """Show where the newest series of the plan's name is."""
     from tacit.operations.learning_run import read_standing
 
+    files = shown.files
     async with layout.transport() as transport:
-        shown.take(await read_standing(plan, plan.name, _place(layout, transport)))
+        at = _place(layout, transport)
+        shown.take(await read_standing(files.plan, files.plan.name, at, initial=files.initial))
 
 
 async def _logged(layout: Layout, name: str) -> tuple[LiveSeries, list[Row]]:

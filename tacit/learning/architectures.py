@@ -14,7 +14,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.recipe.training import Softmax, TwoLayer
+from tacit.errors import UsageError
+from tacit.recipe.training import ArchitectureSpec, BuiltIn, External, Softmax, TwoLayer
 
 Reals = NDArray[np.floating]
 """Numbers in single or double precision."""
@@ -24,7 +25,7 @@ Labels = NDArray[np.integer]
 class Architecture(abc.ABC):
     """A family of models with the same number of parameters. ``inputs`` numbers go in, ``classes`` logits come out."""
 
-    def __init__(self, spec: Softmax | TwoLayer) -> None:
+    def __init__(self, spec: BuiltIn) -> None:
         self.inputs, self.classes, self.parameters = spec.inputs, spec.classes, spec.parameters
         self.width = self.classes
         """Numbers that are computed for one example on the way."""
@@ -126,8 +127,10 @@ class TwoLayerNetwork(Architecture):
         return _affine(hidden, *_layer(parameters, self._second, self.hidden, self.classes))
 
 
-def architecture_of(spec: Softmax | TwoLayer) -> Architecture:
-    """The models of a recipe's architecture."""
+def architecture_of(spec: ArchitectureSpec) -> Architecture:
+    """The models of a recipe's architecture. Raises ``UsageError`` for one that only an application knows."""
+    if isinstance(spec, External):
+        raise UsageError("only the application that trains an external model can compute with it")
     return SoftmaxRegression(spec) if isinstance(spec, Softmax) else TwoLayerNetwork(spec)
 
 

@@ -10,18 +10,20 @@ import json
 from typing import Any
 
 from tacit.errors import DecodeError
+from tacit.learning.architectures import architecture_of
 from tacit.learning.local import Examples, examples_of
-from tacit.recipe.training import Softmax, TwoLayer
+from tacit.recipe.training import ArchitectureSpec
 
 
-def examples_in(spec: Softmax | TwoLayer, data: bytes, name: str) -> Examples:
+def examples_in(spec: ArchitectureSpec, data: bytes, name: str) -> Examples:
     """The examples for models of ``spec`` in the ``data`` of a file called ``name``. Raises ``DecodeError``, which
-    names the file and the line or row."""
+    names the file and the line or row, and ``UsageError`` as ``architecture_of``."""
+    inputs = architecture_of(spec).inputs
     is_json = data.lstrip()[:1] == b"["
-    what, rows = ("row", _json_rows(data, name, spec.inputs + 1)) if is_json else ("line", _csv_rows(data, name))
+    what, rows = ("row", _json_rows(data, name, inputs + 1)) if is_json else ("line", _csv_rows(data, name))
     for number, row in enumerate(rows, start=1):
-        if len(row) != spec.inputs + 1:
-            wanted = f"{spec.inputs + 1}: {spec.inputs} features and the class"
+        if len(row) != inputs + 1:
+            wanted = f"{inputs + 1}: {inputs} features and the class"
             raise DecodeError(f"{name}: {what} {number} has {len(row)} numbers, and an example {wanted}")
     try:
         return examples_of(spec, [number for row in rows for number in row])

@@ -18,7 +18,7 @@ from tacit.errors import DecodeError
 from tacit.learning.architectures import Architecture, Reals, architecture_of
 from tacit.learning.projection import Projected
 from tacit.recipe.quantity import exact
-from tacit.recipe.training import Softmax, Training, TwoLayer
+from tacit.recipe.training import ArchitectureSpec, Training
 
 MAX_NUMBERS: Final = 1 << 24
 """Most numbers of all examples of a device: 128 MiB."""
@@ -37,11 +37,12 @@ class Examples:
         return len(self.labels)
 
 
-def examples_of(spec: Softmax | TwoLayer, numbers: Sequence[float]) -> Examples:
+def examples_of(spec: ArchitectureSpec, numbers: Sequence[float]) -> Examples:
     """The examples in a flat list: for each its ``inputs`` features and its class. Raises ``DecodeError`` for no
     example, for another number of numbers, for one that is not finite, and for a class that does not exist; the
-    message tells none of them."""
-    width = spec.inputs + 1
+    message tells none of them. Raises ``UsageError`` as ``architecture_of``."""
+    model = architecture_of(spec)
+    width = model.inputs + 1
     if not 0 < len(numbers) <= MAX_NUMBERS or len(numbers) % width:
         raise DecodeError(f"examples: there must be a multiple of {width} numbers, at most {MAX_NUMBERS}")
     try:
@@ -51,8 +52,8 @@ def examples_of(spec: Softmax | TwoLayer, numbers: Sequence[float]) -> Examples:
     labels = rows[:, -1]
     if not np.isfinite(rows).all():
         raise DecodeError("examples: a number is not finite")
-    if not ((labels >= 0) & (labels < spec.classes) & (labels == np.floor(labels))).all():
-        raise DecodeError(f"examples: a class is not a whole number below {spec.classes}")
+    if not ((labels >= 0) & (labels < model.classes) & (labels == np.floor(labels))).all():
+        raise DecodeError(f"examples: a class is not a whole number below {model.classes}")
     return Examples(rows[:, :-1], labels.astype(np.int64))
 
 

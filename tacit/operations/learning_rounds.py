@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from tacit.errors import DecodeError, UsageError
 from tacit.learning import model_file
-from tacit.learning.architectures import architecture_of
 from tacit.learning.clipping import Clip, next_clip, share_unshortened
+from tacit.learning.first_model import first_model
 from tacit.learning.optimisers import FedAdam, FedAvg, Optimiser
 from tacit.learning.plan import FedAdamPlan, FedAvgPlan, Plan
 from tacit.learning.projection import projection_of
@@ -90,12 +90,13 @@ class _State:
         return _State(optimiser.step(self.parameters, update), optimiser, clip)
 
 
-def run_of(plan: Plan, series: Series, rounds: Sequence[Asked]) -> Run:
+def run_of(plan: Plan, series: Series, rounds: Sequence[Asked], initial: bytes | None = None) -> Run:
     """Where the run of ``plan`` is in ``series`` after its published ``rounds``, in the order of their indices; a round
-    may be missing. Raises ``UsageError`` for a series of another plan, for a round that trains another model than
-    follows from the releases before it, and for releases that are not of their round."""
+    may be missing. ``initial``: the first model's file, where only the application knows the model. Raises
+    ``UsageError`` for a series of another plan, for a round that trains another model than follows from the releases
+    before it, for releases that are not of their round, and as ``first_model``."""
     _require_of_plan(plan, series)
-    state = _State(architecture_of(plan.training.architecture).initial(plan.seed), optimiser_of(plan), plan.clip)
+    state = _State(first_model(plan.training.architecture, plan.seed, initial), optimiser_of(plan), plan.clip)
     found, stepped, last = list[Trained](), state, -1
     for recipe, documents in rounds:
         index = _index_of(series, recipe, last)

@@ -93,7 +93,8 @@ async def published_series(at: Place, series: Series, key: Signer) -> LiveSeries
 @dataclass
 class LearningRun:
     """The run of ``plan`` whose series has this ``name`` or hash. ``key``: the analyst's; ``wait``: so many seconds
-    after the end of its reports, a round is passed over; ``telling``: shows what is waited for, while it is."""
+    after the end of its reports, a round is passed over; ``telling``: shows what is waited for, while it is;
+    ``initial``: the first model's file, where only the application knows the model."""
 
     plan: Plan
     name: str
@@ -101,6 +102,7 @@ class LearningRun:
     key: Signer
     wait: float
     telling: Callable[[str], AbstractContextManager[object]]
+    initial: bytes | None = None
     _released: dict[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict, repr=False)
 
     async def standings(self) -> AsyncIterator[Standing]:
@@ -118,7 +120,7 @@ class LearningRun:
 
     async def standing(self) -> Standing:
         """Where the run is, read from the log and the releases. Raises as ``standings``."""
-        return await read_standing(self.plan, self.name, self.at, self._released)
+        return await read_standing(self.plan, self.name, self.at, self._released, self.initial)
 
     async def _patiently(self, step: Callable[[Standing], Awaitable[Standing]], found: Standing) -> Standing:
         """Take a step, again where a service does not answer: every step may be taken again. Raises
@@ -199,10 +201,15 @@ class LearningRun:
 
 
 async def read_standing(
-    plan: Plan, name: str, at: Place, known: dict[str, Sequence[Mapping[str, Any]]] | None = None
+    plan: Plan,
+    name: str,
+    at: Place,
+    known: dict[str, Sequence[Mapping[str, Any]]] | None = None,
+    initial: bytes | None = None,
 ) -> Standing:
     """Where the run of ``plan`` in the series of this ``name`` or hash is. ``known``: releases of rounds before the
-    newest, by recipe hash, which are asked for once. Raises as ``LearningRun.standings``."""
+    newest, by recipe hash, which are asked for once; ``initial`` as for ``run_of``. Raises as
+    ``LearningRun.standings``."""
     known, log = {} if known is None else known, await at.log()
     series = series_called(log, name)
     if series is None:
@@ -214,4 +221,4 @@ async def read_standing(
         if found and live is not rounds[-1]:
             known[own] = found
         asked.append((live.recipe, found))
-    return Standing(series, tuple(rounds), run_of(plan, series.series, asked))
+    return Standing(series, tuple(rounds), run_of(plan, series.series, asked, initial))

@@ -63,7 +63,23 @@ class TwoLayer(Part):
         return (self.inputs + 1) * self.hidden + (self.hidden + 1) * self.classes
 
 
-ArchitectureSpec = Annotated[Softmax | TwoLayer, Field(discriminator="kind")]
+class External(Part):
+    """A model that only an application knows (``client_agent.learners``): a flat row of ``entries`` parameters in
+    single precision. ``initial``: the SHA-256 of the model file with which the first round begins."""
+
+    kind: Literal["external"]
+    entries: Annotated[int, Field(ge=1, le=MAX_ENTRIES)]
+    initial: Hash
+
+    @property
+    def parameters(self) -> int:
+        """Entries of the model."""
+        return self.entries
+
+
+BuiltIn = Softmax | TwoLayer
+"""Models that devices train of examples, without an application (``tacit.learning.architectures``)."""
+ArchitectureSpec = Annotated[BuiltIn | External, Field(discriminator="kind")]
 
 
 class Quantile(Part):

@@ -28,6 +28,7 @@ from tests.conftest import ROOT
 from tests.e2e import test_node_device
 from tests.e2e.test_node_device import DEVICES, publish
 from tests.e2e.test_up import Operator, Stack, collected
+from tests.kit.walks import walks_program
 
 stack = test_node_device.stack
 PROGRAM = ROOT / "examples" / "embedding" / "diary.py"
@@ -61,6 +62,14 @@ def test_the_example_lives_with_its_agent_and_tells_its_owner_what_is_wrong(conf
     done = subprocess.run(command, capture_output=True, check=False, text=True, timeout=60, cwd=config.parent)
     assert (done.returncode, done.stderr) == (0, "")
     assert "log-trouble detail=POST failed: ConnectionRefusedError" in done.stdout
+    assert (config.parent / "agent.sqlite3").exists()
+
+
+async def test_the_program_that_trains_a_model_of_its_own_runs_as_printed(config: Path) -> None:
+    """It lives until it is closed, which it is at once; tests/simulation/test_external_model.py lets it train."""
+    program, closed = walks_program(config.parent), asyncio.Event()
+    closed.set()
+    await program["live"](config, program["Walks"]([1.0, 2.0], [0.2, 0.5]), closed)
     assert (config.parent / "agent.sqlite3").exists()
 
 

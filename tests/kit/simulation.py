@@ -27,6 +27,7 @@ from aiohttp import web
 from client_agent.agent import Agent
 from client_agent.data.sources import CallableSource
 from client_agent.deciding import Deps as AgentDeps
+from client_agent.learners import Learner
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import Fault, InProcessTransport
@@ -126,7 +127,8 @@ class Template:
 
 
 class Simulation:
-    """One stack of ``folder`` (a layout), with devices. ``wire`` is the transcript of everything that crossed."""
+    """One stack of ``folder`` (a layout), with devices. ``wire`` is the transcript of everything that crossed;
+    ``learners``: what the applications of devices train with, by the device's name."""
 
     def __init__(
         self, folder: Path, *, seed: bytes | int = 0, now: float = START, observer: Observer | None = None
@@ -139,6 +141,7 @@ class Simulation:
         self.wire = Wire(self.network, self.layout.urls, self.clock, AGENTS, DEVICE_ADDRESS)
         self.apps: dict[str, web.Application] = {}
         self.devices: list[Device] = []
+        self.learners: dict[str, Learner] = {}
         self.observer = observer
         self._starts = 0
         self._frozen: dict[str, Path] = {}
@@ -373,7 +376,7 @@ class Simulation:
         unused = {"kind": "csv", "path": Path("unused.csv")}
         folder = self.layout.state_dir / "devices"
         config = agent_config(self.layout, folder, unused, staged=True).model_copy(update={"attributes": attributes})
-        deps = AgentDeps(self.clock, entropy, transport)
+        deps = AgentDeps(self.clock, entropy, transport, self.learners.get(name))
         agent = Agent(config, self.policy, deps, store, CallableSource(data.get), identity)
         return Device(name, agent, store, identity, data, attributes)
 

@@ -10,7 +10,7 @@ from tacit.learning import model_file
 from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Question
 from tacit.recipe.series import Series
-from tacit.recipe.training import RoundModel, Softmax, Training
+from tacit.recipe.training import External, RoundModel, Softmax, Training
 
 METRIC: Final = "strokes"
 LEARNING: Final = Update(
@@ -41,6 +41,12 @@ def model_of(spec: Update, seed: int) -> Model:
     import numpy as np
 
     return Model(model_file.encode(np.random.default_rng(seed).normal(0, 0.3, spec.training.parameters)))
+
+
+def external(first: Model) -> Update:
+    """The same training of a model that only an application knows, which begins with ``first``."""
+    own = External(kind="external", entries=LEARNING.length, initial=model_file.name_of(first.file))
+    return LEARNING.model_copy(update={"training": LEARNING.training.model_copy(update={"architecture": own})})
 
 
 def learning_question(spec: Update = LEARNING) -> Question:

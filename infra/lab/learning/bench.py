@@ -22,6 +22,7 @@ from tacit.errors import FieldError
 from tacit.learning.plan import EXAMPLE, Plan
 from tacit.operations.learning_plans import flips_of, unplaced_series
 from tacit.recipe.fields import filled
+from tacit.recipe.training import BuiltIn
 
 PLAN: Final = Plan.model_validate(EXAMPLE)
 """What is trained unless another plan is given: the example of ``tacit learn plan``."""
@@ -123,7 +124,7 @@ def measured(
 def require_fitting(plan: Plan, data: DataSet) -> None:
     """Raise ``FieldError`` for a plan whose model does not take the examples of ``data``."""
     spec, inputs, classes = plan.training.architecture, data.train.features.shape[1], int(data.train.labels.max()) + 1
-    if spec.inputs != inputs or spec.classes < classes:
+    if not isinstance(spec, BuiltIn) or spec.inputs != inputs or spec.classes < classes:
         raise FieldError("training.architecture", f"must have {inputs} inputs and {classes} classes")
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from tacit.errors import DecodeError
 from tacit.learning.examples_file import examples_in
 from tacit.learning.local import Examples
-from tacit.recipe.training import Softmax, TwoLayer
+from tacit.recipe.training import ArchitectureSpec
 
 DIGITS: Final = Path(__file__).with_name("digits.csv")
 TESTED: Final = 397
@@ -67,9 +67,10 @@ def digits() -> DataSet:
     return _split(Examples(rows[:, :-1] / _BRIGHTEST, rows[:, -1].astype(np.int64)), TESTED)
 
 
-def data_set(spec: Softmax | TwoLayer, data: bytes, name: str) -> DataSet:
+def data_set(spec: ArchitectureSpec, data: bytes, name: str) -> DataSet:
     """The examples for models of ``spec`` in a file called ``name`` (``tacit.learning.examples_file``), divided by the
-    largest of their features; always the same split. Raises ``DecodeError``."""
+    largest of their features; always the same split. Raises ``DecodeError``, and
+    ``UsageError`` for an external model."""
     found = examples_in(spec, data, name)
     if len(found) < TESTED_SHARE:
         raise DecodeError(f"{name}: {len(found)} examples are too few to keep some for testing")
