@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import warnings
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -179,6 +180,39 @@ async def test_a_model_that_went_meanwhile_and_a_training_without_time_are_no_va
     assert await answered(trained_round(), EXAMPLES, None) == (None, "the round's model is not here any more")
     found, told = await answered(trained_round(), EXAMPLES, seconds=-1.0)
     assert (found, "no time was left" in told) == (None, True)
+
+
+async def test_an_update_that_is_too_long_to_be_measured_is_no_value() -> None:
+    training = LEARNING.training.model_copy(update={"learning_rate": 1000, "steps": 1})
+    recipe = trained_round(LEARNING.model_copy(update={"training": training}), clip="0.000000001")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for long in (1e200, 1e303):
+            examples: Value = [long, 0, 0, long, 0, 1]
+            assert await answered(recipe, examples) == (None, "no update: the update is too long")
+
+
+async def test_trainings_that_never_end_keep_no_other_datum_and_no_quick_training_from_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each round has its share of the time, and the data of other recipes wait for none."""
+    series = training_series(KIT, rounds=5, rate=1)
+    rounds = [KIT.round(series, at, MODEL.stated(1 if at == 4 else "0.5").text()) for at in range(5)]
+    plain, begun = KIT.recipe(), list[str]()
+    update, value = local.sent_vector, CallableSource(lambda name: EXAMPLES if name == "strokes" else 7)
+
+    def endless(training: Any, found: Any, clip: float, *others: Any) -> Any:
+        begun.append(str(clip))
+        if clip != 1:
+            threading.Event().wait(5)
+        return update(training, found, clip, *others)
+
+    monkeypatch.setattr(local, "sent_vector", endless)
+    trainer = Trainer(cast(ModelFiles, Kept(MODEL.file)), SeededEntropy(b"a"))
+    data = Data(value, {}, MemoryAgentStore(), SimClock(NOW), trainer)
+    replies = cast(list[DatumReply], await data.replies([*rounds, plain], 1.0))
+    assert [reply.value is None for reply in replies] == [True] * 4 + [False, False]
+    assert begun == ["0.5"] * 4 + ["1.0"]
 
 
 def test_a_training_that_is_over_time_ends_by_itself() -> None:
