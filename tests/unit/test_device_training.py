@@ -27,6 +27,7 @@ from tacit import bhttp
 from tacit.learning import local, model_file
 from tacit.learning.projection import Projected
 from tacit.logview.live import LiveLog
+from tacit.models.secure_aggregation.form import SecureAggregationParties
 from tacit.recipe.asking import asked_until
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.encoder_specs import Update
@@ -34,7 +35,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.recipe.training import Projection, Quantile
 from tacit.rules import table as rules
-from tacit.tlog.leaves import LeafType, SignedLeaf
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 
 KIT = RecipeKit()
 POLICY = KIT.policy.model_copy(update={"allow_unbounded_local": True})
@@ -299,3 +300,32 @@ async def test_a_device_keeps_no_more_models_than_it_may() -> None:
     await files.fetch()
     assert [files.of(recipe) is not None for recipe in rounds] == [*[True] * MOST_FILES, False]
     assert files.trouble == f"{rounds[-1].name}: too many models are trained at the same time"
+
+
+class Others(RecipeKit):
+    """Another analyst, with the same key."""
+
+    def parties(self) -> SecureAggregationParties:
+        found = super().parties()
+        analyst = found.analyst.model_copy(update={"operator": "other.example"})
+        return found.model_copy(update={"analyst": analyst})
+
+    def series_leaf(self, series: Series) -> SignedLeaf:
+        return sign_leaf(LeafType.SERIES, series.body(), "other.example", self.keys["analyst"])
+
+
+async def test_an_analyst_with_many_rounds_keeps_no_other_analysts_model_out() -> None:
+    server, found, rounds = Server(), [KIT.directory_leaf(slots=MOST_FILES + 2)], []
+    for number in range(MOST_FILES + 2):
+        kit, model = Others() if number == MOST_FILES + 1 else KIT, model_of(LEARNING, seed=number)
+        server.hold(model)
+        series = training_series(kit, rounds=1, rate=1, name=f"training-{number}", slot=number)
+        rounds.append(kit.round(series, 0, model.stated().text()))
+        found += [kit.series_leaf(series), kit.recipe_leaf(rounds[-1])]
+        found += [kit.opt_in_leaf(rounds[-1], role) for role in ("leader", "helper")]
+    analysts = {"other.example": next(iter((POLICY.analysts or {}).values()))}
+    policy = POLICY.model_copy(update={"analysts": {**(POLICY.analysts or {}), **analysts}})
+    files = ModelFiles(CONFIG, policy, cast(ObliviousClient, server))
+    files.follow(log_of(*found), NOW)
+    await files.fetch()
+    assert [files.of(recipe) is not None for recipe in rounds] == [*[True] * (MOST_FILES - 1), False, False, True]
