@@ -192,9 +192,7 @@ class Agent:
                 return
             log = self._live
             new = [live for live in log.recipes if live.recipe.hash not in decided]
-            for made in await self._decider.decisions(log, new, entries):
-                await self._keep(made)
-                self._watches.forget({made.entry.recipe_hash})
+            await self._keep_all(await self._decider.decisions(log, new, entries))
             self._watches.keep_only({live.recipe.hash for live in new})
             await self._note_watches()
 
@@ -225,8 +223,20 @@ class Agent:
         """Whether leaves that may still be published can change the answer."""
         return may_pass(refusal, self._live, live)
 
-    async def _keep(self, made: Decision) -> None:
-        """Write a decision into the journal. Whatever the recipe contains, it costs the device only this one entry."""
+    async def _keep_all(self, decisions: Sequence[Decision]) -> None:
+        """Write decisions into the journal. Where that with the draw of a series cannot be kept, later rounds of it are
+        left to be decided about again, under another draw."""
+        undrawn = set[bytes]()
+        for made in decisions:
+            if made.entry.answers_round and made.entry.series_hash in undrawn:
+                continue
+            if not await self._keep(made) and made.draw is not None:
+                undrawn.add(made.draw.series_hash)
+            self._watches.forget({made.entry.recipe_hash})
+
+    async def _keep(self, made: Decision) -> bool:
+        """Write a decision into the journal; False where it is refused instead. Whatever the recipe contains, it costs
+        the device only this one entry."""
         entry = made.entry
         try:
             await self._store.decide(entry, entry.slot if made.spends else None, made.draw)
@@ -235,6 +245,8 @@ class Agent:
         except Exception as error:
             detail = unusable(error)
             await self._store.decide(Entry(entry.recipe_hash, entry.name, State.REFUSED, entry.decided_at, detail))
+            return False
+        return True
 
 
 def journal_table(entries: Sequence[Entry]) -> list[dict[str, str | float | int]]:

@@ -28,7 +28,7 @@ from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
 
 READ_TOGETHER = 4
-"""How many data are read concurrently."""
+"""How many data are read concurrently; beside them, one round at a time trains."""
 
 
 class Reply(Protocol):
@@ -89,19 +89,30 @@ class Data:
         """Does nothing: data need no preparation."""
 
     async def replies(self, recipes: Sequence[Recipe], seconds: float) -> list[Reply]:
-        """Read all data concurrently; a datum that does not arrive in time is missing. Trouble with the source is
-        recorded for the device's owner."""
+        """Read all data concurrently, and train one round after the other beside that, each in an even share of the
+        time that is left: so no slow training makes another recipe's datum miss. A datum that does not arrive in time
+        is missing. Trouble with the source is recorded for the device's owner."""
         turns, clock = asyncio.Semaphore(READ_TOGETHER), asyncio.get_running_loop().time
-        end = clock() + min(READ_SECONDS, seconds)
+        end, found = clock() + min(READ_SECONDS, seconds), dict[bytes, Reading]()
 
-        async def reading(recipe: Recipe) -> Reading:
+        async def reading(recipe: Recipe, until: float) -> None:
+            found[recipe.hash] = await read(self._ask(recipe, lambda: clock() >= until), until - clock())
+
+        async def in_turn(recipe: Recipe) -> None:
             async with turns:
-                return await read(self._ask(recipe, lambda: clock() >= end), end - clock())
+                await reading(recipe, end)
 
-        found = await asyncio.gather(*(reading(recipe) for recipe in recipes))
-        trouble = next((one.trouble for one in found if one.trouble), "")
+        async def training(rounds: Sequence[Recipe]) -> None:
+            for at, recipe in enumerate(rounds):
+                now = clock()
+                await reading(recipe, now + (end - now) / (len(rounds) - at))
+
+        rounds = [recipe for recipe in recipes if isinstance(recipe.question.encoder, Update)]
+        plain = [recipe for recipe in recipes if not isinstance(recipe.question.encoder, Update)]
+        await asyncio.gather(*map(in_turn, plain), training(rounds))
+        trouble = next((found[recipe.hash].trouble for recipe in recipes if found[recipe.hash].trouble), "")
         await note(self._store, Fact.SOURCE_TROUBLE, trouble, self._clock.now())
-        return [DatumReply(recipe, one.value) for recipe, one in zip(recipes, found, strict=True)]
+        return [DatumReply(recipe, found[recipe.hash].value) for recipe in recipes]
 
     def _ask(self, recipe: Recipe, is_over: Callable[[], bool]) -> Ask:
         """A function that returns the datum of ``recipe``."""

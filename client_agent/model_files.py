@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -32,17 +33,19 @@ from tacit.rules import table as rules
 
 MOST_FILES: Final = 16
 MOST_BYTES: Final = 4 * model_file.MAX_BYTES
-"""Most files, and bytes of all of them, that a device keeps: those of the rounds about which it decides first."""
+"""Most files, and bytes of all of them, that a device keeps: of each analyst that of the round about which it decides
+first, then of each that of the second, and so on."""
 FILE_SECONDS: Final = 120.0
 """Most seconds for all pieces of a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A file that a round needs, and the round's name."""
+    """A file that a round needs, the round's name, and its analyst."""
 
     model: RoundModel
     recipe: str
+    analyst: str
 
 
 class ModelFiles:
@@ -66,7 +69,7 @@ class ModelFiles:
         """Want the files of the rounds of ``log`` that are still to be decided about at ``now`` (POSIX seconds), and
         forget all others."""
         self._wanted, self._left_out, size = {}, "", 0
-        for wanted in self._rounds(log, now):
+        for wanted in _in_turn(self._rounds(log, now)):
             if wanted.model.model in self._wanted:
                 continue
             if len(self._wanted) == MOST_FILES or size + wanted.model.bytes > MOST_BYTES:
@@ -107,7 +110,7 @@ class ModelFiles:
             if isinstance(live.recipe.question.encoder, Update) and now <= asked_until(live.recipe.interval):
                 with contextlib.suppress(Exception):  # a recipe that cannot be judged is one that is not trained
                     if not self._refuses(log, live, now):
-                        yield Wanted(_model_of(live.recipe), live.recipe.name)
+                        yield Wanted(_model_of(live.recipe), live.recipe.name, live.recipe.parties.analyst.operator)
 
     def _refuses(self, log: LiveLog, live: LiveRecipe, now: float) -> bool:
         """Whether every device of this policy and configuration refuses the recipe."""
@@ -136,6 +139,16 @@ class ModelFiles:
         if len(response.content) != min(MODEL_PIECE, model.bytes - number * MODEL_PIECE):
             raise DecodeError("a piece of its model has the wrong length")
         return response.content
+
+
+def _in_turn(rounds: Iterable[Wanted]) -> list[Wanted]:
+    """The first of each analyst, then the second of each, and so on, so that none keeps others out."""
+    before = Counter[str]()
+    turns = list[tuple[int, Wanted]]()
+    for wanted in rounds:
+        turns.append((before[wanted.analyst], wanted))
+        before[wanted.analyst] += 1
+    return [wanted for _, wanted in sorted(turns, key=lambda one: one[0])]
 
 
 def _model_of(recipe: Recipe) -> RoundModel:

@@ -37,7 +37,7 @@ class RecipeServerConfig(ServiceConfig):
     """Admit an epoch's directory also after the previous epoch has begun; a new stack needs this for its first
     epochs."""
     ended_seconds: Annotated[int, Field(ge=0)] = 3600
-    """Seconds for which ended recipes stay in the bundle, and the model files that they name stay stored."""
+    """Seconds for which ended recipes stay in the bundle, and, while there is room, the model files that they name."""
     model_bytes: Annotated[int, Field(ge=1)] = 256 << 20
     """Most bytes of all stored model files together; the largest has 4 MiB."""
     max_age: Annotated[int, Field(ge=0)] = 5

@@ -1,7 +1,8 @@
 """The model files of rounds, which devices fetch in pieces: taken from anybody, because the log says what they are.
 
 A file is taken while a live round in the log names its SHA-256 and length, and stored whole in one transaction. What
-can be known without the body is checked before it is read. All stored files together have at most ``model_bytes``.
+can be known without the body is checked before it is read. All stored files together have at most ``model_bytes``;
+where they would have more, those of rounds that are over give way to that of one that is not.
 Bodies that are arriving count among the listener's ``receiving_bytes``, so a slow sender keeps nobody out; those that
 have arrived are at most ``_AT_ONCE`` of the largest.
 """
@@ -60,6 +61,8 @@ class ModelFiles:
                 await tx.models.forget(self._gone())
                 is_new = await self._is_new(tx, model, len(file))
                 if is_new:
+                    if not await self._fits(tx, len(file), self._gone()):
+                        await tx.models.forget(self._now())
                     await tx.models.put(model, file)
         if is_new:
             self._log.info("model_stored", model=b64url(model), bytes=len(file))
@@ -80,8 +83,15 @@ class ModelFiles:
         async with self._store.transaction() as tx:
             return await tx.models.forget(self._gone())
 
+    def _now(self) -> int:
+        return int(self._clock.now())
+
     def _gone(self) -> int:
-        return int(self._clock.now()) - self._ended_seconds
+        return self._now() - self._ended_seconds
+
+    async def _fits(self, tx: RecipeTx, length: int, gone: int) -> bool:
+        """Whether there is room for ``length`` bytes beside the files of rounds that end after ``gone``."""
+        return await tx.models.taken(gone) + length <= self._most
 
     async def _is_new(self, tx: RecipeTx, model: bytes, length: int) -> bool:
         """Whether an acceptable file is not stored yet. Raises what ``require`` raises."""
@@ -94,7 +104,8 @@ class ModelFiles:
             raise Refusal("model-length", f"the round's model has {named} bytes, not {length}")
         if await tx.models.holds(model):
             return False
-        if await tx.models.taken(self._gone()) + length > self._most:
+        is_over = not await tx.models.lengths(model, self._now())
+        if not await self._fits(tx, length, self._gone() if is_over else self._now()):
             detail = "send the file again when earlier rounds are over, or have the operator raise model_bytes"
             raise Abort(MODELS_FULL, detail, status=507, title="There is no room for another model file.")
         return True

@@ -212,7 +212,7 @@ MODEL_PIECES = sa.Table(
     sa.Column("body", sa.LargeBinary, nullable=False),
     info={
         "holds": "the pieces of an uploaded model file, by its SHA-256",
-        "kept": "until every round that names it has been over for `ended_seconds`",
+        "kept": "until every round that names it has been over for `ended_seconds`, or is over and there is no room",
     },
 )
 RESULTS = sa.Table(

@@ -9,6 +9,7 @@ examples (absent: all alike), whose sum must be above 0. Numbers have the precis
 from __future__ import annotations
 
 import abc
+import hashlib
 import math
 
 import numpy as np
@@ -20,6 +21,7 @@ from tacit.recipe.training import ArchitectureSpec, BuiltIn, External, Softmax, 
 Reals = NDArray[np.floating]
 """Numbers in single or double precision."""
 Labels = NDArray[np.integer]
+_LABEL = b"tacit model v1"
 
 
 class Architecture(abc.ABC):
@@ -97,11 +99,11 @@ class TwoLayerNetwork(Architecture):
         self._second = (spec.inputs + 1) * spec.hidden
 
     def initial(self, seed: int) -> NDArray[np.float32]:
-        random = np.random.default_rng(seed)
-        first = random.standard_normal((self.inputs, self.hidden)) * math.sqrt(2 / self.inputs)
-        second = random.standard_normal((self.hidden, self.classes)) * math.sqrt(2 / (self.hidden + self.classes))
-        biases = np.zeros(self.hidden), np.zeros(self.classes)
-        whole = np.concatenate([first.ravel(), biases[0], second.ravel(), biases[1]])
+        count = self.inputs * self.hidden
+        random = _uniform(seed, count + self.hidden * self.classes)
+        first = random[:count] * math.sqrt(6 / self.inputs)
+        second = random[count:] * math.sqrt(6 / (self.hidden + self.classes))
+        whole = np.concatenate([first, np.zeros(self.hidden), second, np.zeros(self.classes)])
         return whole.astype(np.float32)
 
     def layers(self, parameters: Reals) -> dict[str, Reals]:
@@ -139,6 +141,12 @@ def _layer(parameters: Reals, start: int, inputs: int, outputs: int) -> tuple[Re
     end = start + inputs * outputs
     weights = parameters[..., start:end].reshape(*parameters.shape[:-1], inputs, outputs)
     return weights, parameters[..., end : end + outputs]
+
+
+def _uniform(seed: int, count: int) -> NDArray[np.float64]:
+    """Numbers between -1 and 1 from the 32-bit words of SHAKE128, the same with every version of NumPy."""
+    stream = hashlib.shake_128(_LABEL + seed.to_bytes(4, "big")).digest(4 * count)
+    return (np.frombuffer(stream, "<u4").astype(np.float64) + 0.5) / 2**31 - 1
 
 
 def _affine(inputs: Reals, weights: Reals, biases: Reals) -> Reals:

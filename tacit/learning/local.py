@@ -104,14 +104,18 @@ def sent_vector(
 def sent_vectors(
     training: Training, updates: Reals, clip: float, norm: float, projected: Projected | None = None
 ) -> NDArray[np.float64]:
-    """The same for many devices, a row each. Raises ``ValueError`` for the projection of another training."""
+    """The same for many devices, a row each. Raises ``ValueError`` for the projection of another training, and where an
+    update is so long beside the clip that its length is not a finite number."""
     weight = 0.0 if training.quantile is None else float(exact(training.quantile.weight))
-    scaled = updates.astype(np.float64) / clip
-    if projected is not None:
-        scaled = projected.project(scaled)
+    with np.errstate(over="ignore", invalid="ignore"):
+        scaled = updates.astype(np.float64) / clip
+        if projected is not None:
+            scaled = projected.project(scaled)
+        lengths, most = np.linalg.norm(scaled, axis=1, keepdims=True), room(norm, weight)
     if scaled.shape[1] != training.sent:
         raise ValueError("the training and the projection do not belong together")
-    lengths, most = np.linalg.norm(scaled, axis=1, keepdims=True), room(norm, weight)
+    if not np.isfinite(lengths).all():
+        raise ValueError("the update is too long")
     is_long = lengths > most
     scaled *= np.divide(most, lengths, out=np.ones_like(lengths), where=is_long)
     if training.quantile is None:

@@ -87,21 +87,27 @@ class _State:
     def after(self, plan: Plan, mean: NDArray[np.float64], model: str) -> _State:
         """The state after a release whose ``mean`` vector was found with the file named ``model``; this one stays."""
         optimiser, (update, clip) = copy.deepcopy(self.optimiser), learned(plan, mean, self.clip, model)
-        return _State(optimiser.step(self.parameters, update), optimiser, clip)
+        with np.errstate(over="ignore", invalid="ignore"):
+            parameters = optimiser.step(self.parameters, update)
+        if not np.isfinite(parameters).all():
+            raise UsageError("the releases lead to a model with numbers that are not finite; begin a new series: give "
+                             "the plan lower learning rates and another name")  # fmt: skip
+        return _State(parameters, optimiser, clip)
 
 
 def run_of(plan: Plan, series: Series, rounds: Sequence[Asked], initial: bytes | None = None) -> Run:
     """Where the run of ``plan`` is in ``series`` after its published ``rounds``, in the order of their indices; a round
     may be missing. ``initial``: the first model's file, where only the application knows the model. Raises
     ``UsageError`` for a series of another plan, for a round that trains another model than follows from the releases
-    before it, for releases that are not of their round, and as ``first_model``."""
+    before it, for releases that are not of their round, are malformed or come twice, where they lead to no finite
+    model, and as ``first_model``."""
     _require_of_plan(plan, series)
     state = _State(first_model(plan.training.architecture, plan.seed, initial), optimiser_of(plan), plan.clip)
     found, stepped, last = list[Trained](), state, -1
     for recipe, documents in rounds:
         index = _index_of(series, recipe, last)
         state, model = _begun(plan, recipe, (stepped, state))
-        mean, contributions = _mean_vector(recipe, documents)
+        mean, contributions = _released(recipe, documents)
         stepped = state if mean is None else state.after(plan, mean, model)
         found.append(Trained(index, model_file.encode(state.parameters), state.clip, contributions))
         last = index
@@ -191,6 +197,16 @@ def learned(plan: Plan, mean: NDArray[np.float64], clip: Clip, model: str) -> tu
     return update, next_clip(plan.adaptive, clip, share_unshortened(training.quantile, float(mean[-1])))
 
 
+def _released(recipe: Recipe, documents: Sequence[Mapping[str, Any]]) -> tuple[NDArray[np.float64] | None, int | None]:
+    """As ``_mean_vector``. Raises ``UsageError`` for documents that are no releases of the round, too."""
+    if any(one in documents[:at] for at, one in enumerate(documents)):
+        raise UsageError(f"a release of {recipe.name} comes twice")
+    try:
+        return _mean_vector(recipe, documents)
+    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
+        raise UsageError(f"a release of {recipe.name} is malformed") from error
+
+
 def _mean_vector(
     recipe: Recipe, documents: Sequence[Mapping[str, Any]]
 ) -> tuple[NDArray[np.float64] | None, int | None]:
@@ -199,21 +215,23 @@ def _mean_vector(
         return None, None
     if any(one.get("recipe_hash") != recipe.hash_text for one in documents):
         raise UsageError(f"a release is not of {recipe.name}")
-    if any(one["report_count"] < 1 for one in documents):
+    if any(type(one["report_count"]) is not int or one["report_count"] < 1 for one in documents):
         raise UsageError(f"a release of {recipe.name} has no contributions")
     labels = encoder_of(recipe.question).labels
     columns = [_totals(recipe, one, labels) for one in documents]
-    reports = sum(int(one["report_count"]) for one in documents)
+    reports = sum(one["report_count"] for one in documents)
     totals = np.array([math.fsum(cell) for cell in zip(*columns, strict=True)])
     return totals * (float(recipe.rate) / reports), reports
 
 
 def _totals(recipe: Recipe, document: Mapping[str, Any], labels: Sequence[str]) -> list[float]:
     """The estimates of a release in the order of ``labels``; of many, those that are 0 are not listed."""
-    listed = {row["label"]: float(row["estimate"]) for row in rows(document)}
+    found = rows(document)
+    listed = {row["label"]: float(row["estimate"]) for row in found}
     unlisted = document.get("unlisted", {}).get("answers", 0)
     if (
-        len(listed) + unlisted != len(labels)
+        len(found) + unlisted != len(labels)
+        or len(listed) < len(found)
         or not listed.keys() <= set(labels)
         or not all(map(math.isfinite, listed.values()))
     ):

@@ -118,6 +118,19 @@ async def test_files_that_do_not_fit_are_refused_until_others_are_over(server: M
     assert not await server.serves(), "and the bound holds for what is stored"
 
 
+async def test_the_file_of_a_round_that_is_over_gives_way_to_that_of_one_that_is_not(server: ModelServer) -> None:
+    await server.network.unmount(URL)
+    await server.begin(model_bytes=len(MODEL.file) + len(OTHER.file) - 1)
+    await server.publish(KIT.recipe_leaf(round_of(2, OTHER)))
+    await server.stored(MODEL.file)
+    await server.after(round_of(), 0)
+    assert await server.serves(), "while there is room"
+    assert await server.stored(OTHER.file, OTHER_PATH) == 201
+    assert not await server.serves()
+    assert await server.refuses(MODEL.file) == (507, "problem:models-full"), "and does not come back in its place"
+    assert await server.serves(OTHER_PATH)
+
+
 async def test_of_uploads_at_the_same_time_one_stores_the_file(server: ModelServer) -> None:
     answers = await asyncio.gather(*(server.put(MODEL.file) for _ in range(3)), server.put(OTHER.file))
     assert sorted(answer.status for answer in answers) == [200, 200, 201, 422]

@@ -47,15 +47,22 @@ def test_the_last_file_is_the_newest_revision_and_every_revision_has_one_before_
     assert len(chain) == len(list((folder / "versions").glob("[0-9]*.py"))), "one line of revisions, and no other"
 
 
-async def test_an_older_version_does_not_start_on_the_database_of_a_newer_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("revision", "words"),
+    [("9999", "a newer version of Tacit .*9999.*; start that version"),
+     ("0000", "an older version of Tacit .*0000.*; start one in between first")],
+)  # fmt: skip
+async def test_no_version_starts_on_a_database_from_which_no_migration_leads_on(
+    tmp_path: Path, revision: str, words: str
+) -> None:
     file = tmp_path / "service.sqlite3"
     url = f"sqlite+aiosqlite:///{file}"
     module = importlib.import_module("services.gateway.store")
     await (await open_database(url, module.METADATA, module.MIGRATIONS)).close()
     with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as found:
-        found.execute("UPDATE alembic_version SET version_num = '9999'")
+        found.execute("UPDATE alembic_version SET version_num = ?", (revision,))
         before = found.execute("SELECT * FROM sqlite_master").fetchall()
-        with pytest.raises(UsageError, match=r"made by a newer version of Tacit .*9999.*; start that version"):
+        with pytest.raises(UsageError, match=f"made by {words}"):
             await open_database(url, module.METADATA, module.MIGRATIONS)
         assert found.execute("SELECT * FROM sqlite_master").fetchall() == before
 

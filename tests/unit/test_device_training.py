@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import warnings
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any, cast
@@ -26,6 +27,7 @@ from tacit import bhttp
 from tacit.learning import local, model_file
 from tacit.learning.projection import Projected
 from tacit.logview.live import LiveLog
+from tacit.models.secure_aggregation.form import SecureAggregationParties
 from tacit.recipe.asking import asked_until
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.encoder_specs import Update
@@ -33,7 +35,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.recipe.training import Projection, Quantile
 from tacit.rules import table as rules
-from tacit.tlog.leaves import LeafType, SignedLeaf
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 
 KIT = RecipeKit()
 POLICY = KIT.policy.model_copy(update={"allow_unbounded_local": True})
@@ -181,6 +183,39 @@ async def test_a_model_that_went_meanwhile_and_a_training_without_time_are_no_va
     assert (found, "no time was left" in told) == (None, True)
 
 
+async def test_an_update_that_is_too_long_to_be_measured_is_no_value() -> None:
+    training = LEARNING.training.model_copy(update={"learning_rate": 1000, "steps": 1})
+    recipe = trained_round(LEARNING.model_copy(update={"training": training}), clip="0.000000001")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for long in (1e200, 1e303):
+            examples: Value = [long, 0, 0, long, 0, 1]
+            assert await answered(recipe, examples) == (None, "no update: the update is too long")
+
+
+async def test_trainings_that_never_end_keep_no_other_datum_and_no_quick_training_from_its_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each round has its share of the time, and the data of other recipes wait for none."""
+    series = training_series(KIT, rounds=5, rate=1)
+    rounds = [KIT.round(series, at, MODEL.stated(1 if at == 4 else "0.5").text()) for at in range(5)]
+    plain, begun = KIT.recipe(), list[str]()
+    update, value = local.sent_vector, CallableSource(lambda name: EXAMPLES if name == "strokes" else 7)
+
+    def endless(training: Any, found: Any, clip: float, *others: Any) -> Any:
+        begun.append(str(clip))
+        if clip != 1:
+            threading.Event().wait(5)
+        return update(training, found, clip, *others)
+
+    monkeypatch.setattr(local, "sent_vector", endless)
+    trainer = Trainer(cast(ModelFiles, Kept(MODEL.file)), SeededEntropy(b"a"))
+    data = Data(value, {}, MemoryAgentStore(), SimClock(NOW), trainer)
+    replies = cast(list[DatumReply], await data.replies([*rounds, plain], 1.0))
+    assert [reply.value is None for reply in replies] == [True] * 4 + [False, False]
+    assert begun == ["0.5"] * 4 + ["1.0"]
+
+
 def test_a_training_that_is_over_time_ends_by_itself() -> None:
     """The device has long given it up; nothing goes on in the background."""
     trainer = Trainer(cast(ModelFiles, Kept(MODEL.file)), SeededEntropy(b"late"))
@@ -265,3 +300,32 @@ async def test_a_device_keeps_no_more_models_than_it_may() -> None:
     await files.fetch()
     assert [files.of(recipe) is not None for recipe in rounds] == [*[True] * MOST_FILES, False]
     assert files.trouble == f"{rounds[-1].name}: too many models are trained at the same time"
+
+
+class Others(RecipeKit):
+    """Another analyst, with the same key."""
+
+    def parties(self) -> SecureAggregationParties:
+        found = super().parties()
+        analyst = found.analyst.model_copy(update={"operator": "other.example"})
+        return found.model_copy(update={"analyst": analyst})
+
+    def series_leaf(self, series: Series) -> SignedLeaf:
+        return sign_leaf(LeafType.SERIES, series.body(), "other.example", self.keys["analyst"])
+
+
+async def test_an_analyst_with_many_rounds_keeps_no_other_analysts_model_out() -> None:
+    server, found, rounds = Server(), [KIT.directory_leaf(slots=MOST_FILES + 2)], []
+    for number in range(MOST_FILES + 2):
+        kit, model = Others() if number == MOST_FILES + 1 else KIT, model_of(LEARNING, seed=number)
+        server.hold(model)
+        series = training_series(kit, rounds=1, rate=1, name=f"training-{number}", slot=number)
+        rounds.append(kit.round(series, 0, model.stated().text()))
+        found += [kit.series_leaf(series), kit.recipe_leaf(rounds[-1])]
+        found += [kit.opt_in_leaf(rounds[-1], role) for role in ("leader", "helper")]
+    analysts = {"other.example": next(iter((POLICY.analysts or {}).values()))}
+    policy = POLICY.model_copy(update={"analysts": {**(POLICY.analysts or {}), **analysts}})
+    files = ModelFiles(CONFIG, policy, cast(ObliviousClient, server))
+    files.follow(log_of(*found), NOW)
+    await files.fetch()
+    assert [files.of(recipe) is not None for recipe in rounds] == [*[True] * (MOST_FILES - 1), False, False, True]

@@ -162,7 +162,7 @@ def test_entries_that_a_release_leaves_out_are_0_and_batches_are_added() -> None
     listed = [{"label": "3", "count": 0, "estimate": 40.0}]
     rest = len(encoder_of(first.recipe.question).labels) - 1
     one = released(first.recipe, 0, buckets=listed, report_count=5, unlisted={"answers": rest, "estimate": 0.0})
-    after = run_of(plan, series_of(plan), [(first.recipe, (one, one))])
+    after = run_of(plan, series_of(plan), [(first.recipe, (one, {**one, "batch_id": "B"}))])
     change = model_file.decode(after.model) - model_file.decode(first.model)
     assert np.flatnonzero(change).tolist() == [3]
     assert change[3] == pytest.approx(0.5 * 40 * 0.5 * 2 / 10)
@@ -201,6 +201,15 @@ def test_a_window_that_was_missed_is_left_out_and_after_the_last_there_is_none()
         ({"buckets": []}, "does not have the 17 numbers"),
         ({"buckets": [{"label": str(at + 1), "estimate": 1.0} for at in range(17)]}, "does not have the 17 numbers"),
         ({"buckets": [{"label": str(at), "estimate": float("inf")} for at in range(17)]}, "does not have the 17"),
+        ({"buckets": [{"label": "0", "estimate": 1.0}] * 2, "unlisted": {"answers": 16}}, "does not have the 17"),
+        ({"buckets": [{"label": str(at), "estimate": 10**400} for at in range(17)]}, "is malformed"),
+        ({"buckets": [{"label": str(at), "estimate": "many"} for at in range(17)]}, "is malformed"),
+        ({"buckets": [{"label": str(at)} for at in range(17)]}, "is malformed"),
+        ({"buckets": [1]}, "is malformed"),
+        ({"report_count": None}, "has no contributions"),
+        ({"report_count": 1.5}, "has no contributions"),
+        ({"report_count": 10**400}, "is malformed"),
+        ({"unlisted": 1}, "is malformed"),
     ],
 )
 def test_a_release_of_another_recipe_and_one_without_its_numbers_are_refused(
@@ -209,6 +218,23 @@ def test_a_release_of_another_recipe_and_one_without_its_numbers_are_refused(
     recipe = ROUNDS[0][0]
     with pytest.raises(UsageError, match=said):
         run_of(PLAN, series_of(), [(recipe, (released(recipe, 0, **changes),))])
+
+
+def test_a_release_that_comes_twice_is_refused_and_the_order_of_others_changes_nothing() -> None:
+    recipe, documents = ROUNDS[0]
+    other = released(recipe, 99, reports=1_800)
+    with pytest.raises(UsageError, match="a release of strokes-0 comes twice"):
+        run_of(PLAN, series_of(), [(recipe, (*documents, other, *documents))])
+    orders = [run_of(PLAN, series_of(), [(recipe, found)]) for found in ((*documents, other), (other, *documents))]
+    assert orders[0] == orders[1]
+
+
+def test_releases_that_lead_to_no_finite_model_say_what_to_do() -> None:
+    plan = Plan.model_validate({**TINY, "server": {"kind": "fedavg", "learning_rate": 999_999_999}})
+    recipe = following(plan, (), 0).recipe
+    huge = [{"label": str(at), "estimate": (-1) ** at * 1e300} for at in range(17)]
+    with pytest.raises(UsageError, match="give the plan lower learning rates and another name"):
+        run_of(plan, series_of(plan), [(recipe, (released(recipe, 0, buckets=huge),))])
 
 
 def test_a_round_that_trains_another_model_and_a_series_of_another_plan_are_refused() -> None:

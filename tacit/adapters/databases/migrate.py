@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tacit.adapters.databases.sqlite_schema import brought_up
+from tacit.adapters.databases.sqlite_schema import brought_up, newest_revision, revisions_of
 from tacit.adapters.databases.watermark import TABLE as MARKS_TABLE
 from tacit.errors import Fatal, UsageError
 
@@ -66,7 +66,7 @@ def migrate(connection: Connection, folder: Path, metadata: sa.MetaData) -> None
 
 def upgrade(connection: Connection, package: str, metadata: sa.MetaData) -> None:
     """Bring the schema behind ``connection`` to the newest revision, inside the connection's transaction. Raises
-    ``UsageError`` for a schema from which no migration here leads on: a newer version made it."""
+    ``UsageError`` for a schema from which no migration here leads on: another version made it."""
     folder = migrations_of(package)
 
     def run(connection: Connection) -> None:
@@ -75,12 +75,17 @@ def upgrade(connection: Connection, package: str, metadata: sa.MetaData) -> None
         try:
             migrate(connection, folder, metadata)
         except CommandError as error:
-            raise UsageError(
-                f"the database was made by a newer version of Tacit ({error}); start that version"
-            ) from error
+            raise UsageError(_of_another_version(connection, folder)) from error
 
     if connection.dialect.name != "sqlite" or not brought_up(connection, folder, run):
         run(connection)
+
+
+def _of_another_version(connection: Connection, folder: Path) -> str:
+    found = max(revisions_of(connection))
+    is_newer = found > newest_revision(folder)
+    whose, then = ("a newer", "that version") if is_newer else ("an older", "one in between first")
+    return f"the database was made by {whose} version of Tacit (revision {found}); start {then}"
 
 
 async def upgrade_async(connection: AsyncConnection, migrations: str, metadata: sa.MetaData) -> None:

@@ -48,7 +48,12 @@ def brought_up(connection: Connection, location: Path, run: Callable[[Connection
         return True
     if connection.scalar(_HAS_REVISION) is None:
         return False
-    return list(connection.scalars(_REVISIONS)) == [newest_revision(location)]
+    return revisions_of(connection) == [newest_revision(location)]
+
+
+def revisions_of(connection: Connection) -> list[str]:
+    """The revisions that the schema behind ``connection`` states, one in a service's own; its table must exist."""
+    return list(connection.scalars(_REVISIONS))
 
 
 def newest_revision(location: Path) -> str:
