@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from infra.lab.demo import crowded
 from infra.lab.demo import run as run_module
 from infra.lab.demo.dataset import Dataset, Question, load_randhie
 from infra.lab.demo.results.view import Stages
@@ -133,7 +134,7 @@ def test_a_crowd_is_counted_once_each_by_the_same_parties(tmp_path: Path, monkey
     """Sixty agents, and the devices behind them in batches."""
     for name in ("MOST_AGENTS", "AGENTS_OF_A_CROWD"):
         monkeypatch.setattr(run_module, name, 60)
-    monkeypatch.setattr(run_module, "SETTLE_SECONDS", 0.2)
+    monkeypatch.setattr(crowded, "SETTLE_SECONDS", 0.2)
     values = tuple(str(number % 4) for number in range(360)) + ("",) * 20
     question = Question("How many?", "visits", edges=(0, 1, 2, 3))
     stages = Stages(Console(stderr=True, quiet=True))

@@ -12,8 +12,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from rich.console import Console
 
+from infra.lab.demo import crowded, search_run
 from infra.lab.demo import run as run_module
-from infra.lab.demo import search_run
 from infra.lab.demo.results.view import Stages
 from infra.lab.demo.search_run import SearchRun
 from infra.lab.demo.words import Texts
@@ -47,7 +47,7 @@ def test_two_rounds_count_every_device_once_and_find_what_most_devices_have(
 ) -> None:
     for module, name in ((run_module, "MOST_AGENTS"), (search_run, "MOST_AGENTS"), (search_run, "AGENTS_OF_A_CROWD")):
         monkeypatch.setattr(module, name, AGENTS)
-    monkeypatch.setattr(run_module, "SETTLE_SECONDS", 0.2)
+    monkeypatch.setattr(crowded, "SETTLE_SECONDS", 0.2)
     secrets = Secrets()
     secrets.spy(monkeypatch)
     set_log_level("debug")

@@ -24,6 +24,7 @@ MEMBERS: Mapping[str, frozenset[str]] = {
         "directory_published": "epoch in_time",
         "issued": "count epoch slot",
         "leaf_published": "index type",
+        "model_stored": "bytes model",
         "witness_failed": "failures why witness",
         "traffic": "bucket_seconds bucket_start counts",
         "recipe": "recipe rule state why",

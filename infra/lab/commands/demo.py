@@ -13,6 +13,8 @@ import typer
 from rich.console import Console
 
 from infra.authoring.survey_flags import edges_of
+from infra.lab.commands.demo_learn import LEAST_ROUNDS, MOST_ROUNDS
+from infra.lab.commands.demo_learn import learn as train
 from infra.lab.commands.demo_local import local
 from infra.lab.commands.demo_played import played
 from infra.lab.commands.demo_search import heavy_hitters as search
@@ -25,12 +27,15 @@ if TYPE_CHECKING:
     from infra.lab.demo.dataset import Dataset
 
 
-MAIN, HITTERS, LOCAL, SHUFFLED = "the main model", "--heavy-hitters", "local", "shuffled"
+MAIN, HITTERS, LEARN = "the main model", "--heavy-hitters", "--learn"
+LOCAL, SHUFFLED = "local", "shuffled"
 WATCHED = ("pan-private", "pan-private-single")
 GOES_WITH = {
     **dict.fromkeys(("buckets", "categories", "missing"), (MAIN, SHUFFLED)),
     **dict.fromkeys(("statistic", "steps"), WATCHED),
-    **dict.fromkeys(("epsilon", "top"), (HITTERS, LOCAL)),
+    "top": (HITTERS, LOCAL),
+    "epsilon": (HITTERS, LOCAL, LEARN),
+    "rounds": (LEARN,),
     **dict.fromkeys(("variant", "domain"), (SHUFFLED,)),
     "engine": (LOCAL,),
     "through": (MAIN,),
@@ -42,7 +47,7 @@ AS_CATEGORY = "category"
 DEFAULT_DEVICES = 1500
 DEVICES_HELP = (
     "Take the first N rows: at least 200; with --model pan-private or pan-private-single 60 to 2,000, with --model "
-    "local or --heavy-hitters 1,000 to 100,000."
+    "local or --heavy-hitters 1,000 to 100,000, with --learn 500 to 10,000."
 )
 AGENTS_SECONDS, CONTRIBUTION_SECONDS = 20.0, 0.007
 """About what a run with a crowd takes on two cores: its agents and the parties, and each further contribution."""
@@ -64,7 +69,8 @@ Epsilon = Annotated[
     str | None,
     typer.Option(
         help="With --model local: what one report may tell the analyzer (default: 4, with --engine paper 8); with "
-        "--heavy-hitters: what all rounds may tell an aggregator that works with the relay (default: 2)."
+        "--heavy-hitters: what all rounds may tell an aggregator that works with the relay (default: 2); with --learn: "
+        "what all rounds may tell one aggregator (default: 2)."
     ),
 ]
 Top = Annotated[
@@ -74,6 +80,10 @@ Top = Annotated[
 HeavyHitters = Annotated[
     bool, typer.Option("--heavy-hitters", help="Frequent texts, found in rounds of a series: no server sees a report.")
 ]
+Learn = Annotated[
+    bool, typer.Option("--learn", help="Train a model of handwritten digits: servers see sums of updates only.")
+]
+Rounds = Annotated[int | None, typer.Option(min=LEAST_ROUNDS, max=MOST_ROUNDS, help="With --learn: how many rounds.")]
 Variant = Annotated[
     str | None,
     typer.Option(help="With --model shuffled: zsum or hist (nothing that nobody has is shown), flipped or unbiased."),
@@ -103,6 +113,8 @@ def demo(
     devices: Devices = None,
     model: Model = None,
     heavy_hitters: HeavyHitters = False,
+    learn: Learn = False,
+    rounds: Rounds = None,
     statistic: Statistic = None,
     steps: Steps = None,
     epsilon: Epsilon = None,
@@ -121,15 +133,13 @@ def demo(
     """
     if through not in ("gateway", "shuffler"):
         raise typer.BadParameter("--through is gateway or shuffler")
-    asked = HITTERS if heavy_hitters else model or MAIN
+    asked = _asked(model, heavy_hitters=heavy_hitters, learn=learn)
     given = {"buckets": buckets, "categories": categories, "statistic": statistic, "steps": steps, "epsilon": epsilon}
-    given |= {"top": top, "engine": engine, "variant": variant, "domain": domain}
-    given |= {
-        "missing": None if missing == AS_CATEGORY else missing,
-        "model": model if heavy_hitters else None,
-        "through": None if through == "gateway" else through,
-    }
+    given |= {"top": top, "engine": engine, "variant": variant, "domain": domain, "rounds": rounds}
+    given |= {"missing": _unless(missing, AS_CATEGORY), "through": _unless(through, "gateway")}
     _check_flags(asked, given)
+    if asked == LEARN:
+        return train(input_file, column, devices, rounds, epsilon, out, json_output=json_output)
     if asked == HITTERS:
         return search(input_file, column, devices, epsilon, top, out, json_output=json_output)
     if asked == LOCAL:
@@ -144,16 +154,27 @@ def demo(
     return _demo(made, through, out, json_output)
 
 
-def _check_flags(asked: str, given: Mapping[str, object]) -> None:
-    """Raise ``BadParameter`` for an unknown model, and for a flag that says nothing about what is ``asked``."""
+def _asked(model: str | None, *, heavy_hitters: bool, learn: bool) -> str:
+    """What is asked for. Raises ``BadParameter`` for two things at once, and for an unknown model."""
+    wanted = {"--model": model is not None, HITTERS: heavy_hitters, LEARN: learn}
+    chosen = [name for name, is_wanted in wanted.items() if is_wanted]
+    if len(chosen) > 1:
+        raise typer.BadParameter(f"give either {' or '.join(chosen)}")
     models = (LOCAL, SHUFFLED, *WATCHED)
-    if given["model"] is not None:
-        raise typer.BadParameter("give either --model or --heavy-hitters")
-    if asked not in (MAIN, HITTERS, *models):
+    if model not in (None, *models):
         raise typer.BadParameter(f"--model takes {', '.join(models)}; without it the demo uses the main model")
+    return model or next(iter(chosen), MAIN)
+
+
+def _unless(value: str, usual: str) -> str | None:
+    return None if value == usual else value
+
+
+def _check_flags(asked: str, given: Mapping[str, object]) -> None:
+    """Raise ``BadParameter`` for a flag that says nothing about what is ``asked``."""
     for name, value in given.items():
         if value is not None and asked not in GOES_WITH[name]:
-            kinds = [kind if kind in (MAIN, HITTERS) else f"--model {kind}" for kind in GOES_WITH[name]]
+            kinds = [kind if kind in (MAIN, HITTERS, LEARN) else f"--model {kind}" for kind in GOES_WITH[name]]
             raise typer.BadParameter(f"--{name} goes with {' or '.join(kinds)}")
 
 

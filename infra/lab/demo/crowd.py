@@ -21,13 +21,12 @@ from client_agent.deciding import Deps
 from infra.lab.devices.destination import Destination, verified_target
 from infra.lab.devices.metrics import Snapshot
 from infra.lab.devices.pool import Workers
-from infra.lab.devices.population import listed_population
+from infra.lab.devices.population import Population
 from infra.lab.fleet.origin import Origin
 from infra.lab.fleet.run import FleetRun, Load, Look
 from infra.lab.kit.patience import Patience
 from infra.stacks.layout import Layout
 from tacit.errors import Fatal
-from tacit.methods.base.method import Answer
 from tacit.ports import Clock
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
@@ -55,25 +54,25 @@ class Others(Protocol):
 
 
 class Crowd:
-    """So many devices as there are ``answers`` (encoded; ``None``: a device without a value)."""
+    """``devices`` devices with what ``population`` gives each."""
 
     def __init__(
         self,
         layout: Layout,
         config: AgentConfig,
         policy: Policy,
-        answers: Sequence[Answer | None],
+        devices: int,
+        population: Population,
         workers: Workers,
     ) -> None:
-        """``workers``: they make and send the reports, and may serve several crowds, one after the other. Raises
-        ``UsageError`` where no device has a value."""
+        """``workers``: they make and send the reports, and may serve several crowds, one after the other."""
         self._config = config
         self._policy = policy
         self._authority = read_secret(layout.device_authority)
         self._file = layout.state_dir / "crowd.fleet"
-        self._population = listed_population("the data", answers)
+        self._population = population
         self._workers = workers
-        self._load = Load(len(answers), workers=workers.number, window=WINDOW, limit=LIMIT_SECONDS)
+        self._load = Load(devices, workers=workers.number, window=WINDOW, limit=LIMIT_SECONDS)
         self._target: Destination | None = None
         self.sampled = 0
 

@@ -8,21 +8,19 @@ over their interval, and the batch closes when the interval is over.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import functools
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import ROUND_DOWN, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from client_agent.deciding import Deps as AgentDeps
-from client_agent.journal import State
+from infra.lab.demo.crowded import DRAWN, Crowded
 from infra.lab.demo.dataset import Dataset
-from infra.lab.demo.drill import DRILL_METRIC, Drilled, buckets_of, report_id_of
+from infra.lab.demo.drill import DRILL_METRIC, Drilled, buckets_of
 from infra.lab.demo.fleet import Device, Fleet
 from infra.lab.demo.outside import told_by_a_value_outside
 from infra.lab.demo.results.result import DemoResult, Sighting, StagedRefusal
@@ -31,7 +29,6 @@ from infra.lab.demo.staging import DAY, MAIN_SLOT, WITNESSES, Recipes
 from infra.lab.kit.patience import PatientTransport
 from infra.stacks.options import StackOptions
 from infra.stacks.service_configs import RELEASE_GRACE
-from tacit.adapters.network.http import HttpTransport
 from tacit.messages.one_server import OneServerReport
 from tacit.models.parties import SHUFFLER
 from tacit.ports import Transport
@@ -43,23 +40,18 @@ from tacit.recipe.quantity import exact, in_words
 
 if TYPE_CHECKING:
     from infra.lab.demo.crowd import Others
-    from infra.lab.devices.pool import Workers
 
 RATE = Decimal("0.5")
 MOST_AGENTS, AGENTS_OF_A_CROWD = 500, 100
 """Up to ``MOST_AGENTS`` devices, each is a complete agent; of more, ``AGENTS_OF_A_CROWD`` are, and the others are
 simulated in batches."""
-CROWD_JOB, SETTLE_SECONDS = 1000, 2.0
-"""Reports in a job of a crowd, and how often jobs are made of what has come."""
+CROWD_JOB = 1000
+"""Reports in a job of a crowd."""
 MOST_CONTRIBUTIONS = 5_000
 """At most about so many devices take part: the more devices, the lower the sampling rate."""
-DRAWN = (State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED)
-"""What a journal says of a recipe for which the device's coin said yes."""
-CANDIDATES = 20
-"""Devices that are followed one by one; with a rate of 1/2 one of them takes part but for one run in a million."""
 
 
-class DemoRun(Drilled):
+class DemoRun(Crowded):
     """One run, stage by stage; ``run`` returns everything that there is to show."""
 
     RESULT: ClassVar[type[DemoResult]] = DemoResult
@@ -86,7 +78,6 @@ class DemoRun(Drilled):
             servers = (*servers, SHUFFLER)
         devices = len(dataset.values)
         self._dataset = dataset
-        self._workers: Workers | None = None
         self._agents = devices if devices <= MOST_AGENTS else AGENTS_OF_A_CROWD
         options = StackOptions(
             epoch_seconds=DAY,
@@ -116,7 +107,7 @@ class DemoRun(Drilled):
             await self._decide(fleet)
             followed = await self._pick_followed(fleet, recipes.main)
             others = None if crowd is None else functools.partial(self._send_crowd, crowd)
-            await self._uploading(fleet, recipes, followed, others)
+            await self._uploading(fleet, recipes.both, followed, others)
             with self._timed("attacks"):
                 refusals = await self._attacks(fleet, recipes, transport, direct)
             refusals.append(await self._told_outside(fleet, recipes))
@@ -127,17 +118,6 @@ class DemoRun(Drilled):
             self._seconds["all"] = time.monotonic() - began
             attempts = [claimed, second, *refusals]
             return await self._result(fleet, crowd, recipes.main, sightings, attempts, transport)
-
-    @contextlib.asynccontextmanager
-    async def _running(self) -> AsyncIterator[HttpTransport]:
-        """The services and the transport of the agents; and the workers of a crowd, which start beside them."""
-        with contextlib.ExitStack() as stack:
-            if self._has_crowd:
-                from infra.lab.demo.crowd import crowd_workers
-
-                self._workers = stack.enter_context(crowd_workers())
-            async with self._stack.running(), HttpTransport(connections=64) as direct:
-                yield direct
 
     @property
     def _has_crowd(self) -> bool:
@@ -162,67 +142,25 @@ class DemoRun(Drilled):
 
     async def _crowd(self, recipe: Recipe, world: AgentDeps) -> Others | None:
         """The other devices of a large data set: their coins, tokens and reports, made the day before."""
-        if self._workers is None:
+        if not self._has_crowd:
             return None
-        from infra.lab.demo.crowd import Crowd
+        from infra.lab.devices.population import listed_population
 
         encoder = encoder_of(recipe.question)
         answers = [encoder.encode(value if value.strip() else None) for value in self._dataset.values[self._agents :]]
-        crowd = Crowd(self._layout, Fleet.config(self._layout), self._policy, answers, self._workers)
-        name, total = "other devices: coins, tokens, reports", round(recipe.rate * len(answers))
-        with self._timed("crowd"), self._stages.stage(name, total) as tick:
-            await crowd.prepare(recipe, world, self._patience, tick)
-        return crowd
-
-    async def _tokens(self, fleet: Fleet) -> None:
-        """The day before: every device fetches the token of every slot at its own random time."""
-        total = self._layout.options.slots_per_epoch * len(fleet.devices)
-        with self._timed("tokens"), self._stages.stage("devices: one blind token per slot", total) as tick:
-            for moment in self._prefetch_moments():
-                await self._wait_for(fleet, moment, self._epoch * DAY)
-                self._jump_to(moment)
-                for number in range(CANDIDATES):
-                    async with self._stack.following(number):
-                        await fleet.prefetch_due(tick, only=number)
-                await fleet.prefetch_due(tick)
-
-    async def _pick_followed(self, fleet: Fleet, recipe: Recipe) -> int | None:
-        """The first candidate whose coin said yes; its report is followed through the aggregators too."""
-        for number in range(CANDIDATES):
-            entry = await fleet.devices[number].entry(recipe.hash)
-            if entry is not None and entry.state is State.SCHEDULED:
-                await self._stack.follow_report(self._report_id(recipe.model, entry.report).hex())
-                return number
-        return None
+        return await self._crowd_of(recipe, world, len(answers), listed_population("the data", answers))
 
     def _report_id(self, model: str, body: bytes) -> bytes:
         """The id of the report in a submission; of one to a shuffler the outer id, by which nobody else knows it."""
         if self._through == SHUFFLER:
             return OneServerReport.decode(body).report_id
-        return report_id_of(model, body)
+        return super()._report_id(model, body)
 
     async def _flush(self, recipe: Recipe) -> None:
         """The shuffler passes on the reports of a recipe whose interval is over."""
         with self._timed("shuffle"), self._stages.stage("shuffler: reports in one random order to the leader", 1):
             self._jump_to(recipe.interval.end + RELEASE_GRACE + 1)
             await self._settle(SHUFFLER, "leader")
-
-    async def _decide(self, fleet: Fleet) -> None:
-        name = "devices: verify, coin, randomise, shard"
-        with self._timed("coins"), self._stages.stage(name, len(fleet.devices)) as tick:
-            await fleet.consider(tick)
-
-    async def _send_crowd(self, crowd: Others) -> None:
-        """The reports of the others, as fast as the stack takes them, while leader and helper aggregate."""
-        with self._stages.stage("other devices: uploads in batches", crowd.sampled) as tick:
-            sending = asyncio.ensure_future(crowd.send(self._clock, tick))
-            try:
-                while not sending.done():
-                    await self._settle(self._servers[0])
-                    await asyncio.wait((sending,), timeout=SETTLE_SECONDS)
-            finally:
-                sending.cancel()
-            await sending
 
     async def _told_outside(self, fleet: Fleet, recipes: Recipes) -> StagedRefusal:
         """What became of telling by participation that a device's value is outside the answers."""

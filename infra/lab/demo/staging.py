@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
@@ -48,7 +48,7 @@ DAY, HOUR = 86400, 3600
 PRECISION = 300
 MAIN_SLOT, DRILL_SLOT = 0, 1
 WITNESSES = 2
-PREFETCH_SLICES, UPLOAD_SLICES = 12, 12
+PREFETCH_SLICES = 12
 RETRY_SECONDS = (300, 240, 180, 120, 60, 30, 10, 1)
 """Before the interval, or the day before it, is over: further moments for what a busy machine did not take at once.
 Pauses of devices between two tries grow from 5 seconds on."""
@@ -61,9 +61,17 @@ class Recipes:
     main: Recipe
     drill: Recipe
 
+    @property
+    def both(self) -> tuple[Recipe, Recipe]:
+        """The two, the one that is shown first."""
+        return self.main, self.drill
+
 
 class Staging:
     """A fresh stack below ``state_dir``. ``servers`` take reports, and the first of them drives what comes of these."""
+
+    _upload_slices: ClassVar[int] = 12
+    """At so many moments of an interval, but one, reports go out that are due."""
 
     def __init__(self, state_dir: Path, options: StackOptions, stages: Stages, *servers: str) -> None:
         self._stages = stages
@@ -129,14 +137,17 @@ class Staging:
         return str(json.loads(answer.body).get("state")) if answer.status == 200 else ""
 
     async def _uploading(
-        self, fleet: Fleet, recipes: Recipes, followed: int | None, others: Callable[[], Awaitable[None]] | None = None
+        self,
+        fleet: Fleet,
+        asked: Sequence[Recipe],
+        followed: int | None,
+        others: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """The interval: reports go out at their random times, servers verify behind them. ``others``: what is sent
-        besides, after the first of the moments."""
-        scheduled = await fleet.count(recipes.main.hash, State.SCHEDULED)
-        scheduled += await fleet.count(recipes.drill.hash, State.SCHEDULED)
-        interval = recipes.main.interval
-        moments = [interval.start + piece * interval.duration // UPLOAD_SLICES for piece in range(1, UPLOAD_SLICES)]
+        """The interval of the recipes that are ``asked``: reports go out at their random times, servers verify behind
+        them. ``others``: what is sent besides, after the first of the moments."""
+        scheduled = sum([await fleet.count(recipe.hash, State.SCHEDULED) for recipe in asked])
+        interval, slices = asked[0].interval, self._upload_slices
+        moments = [interval.start + piece * interval.duration // slices for piece in range(1, slices)]
         moments += [interval.end - left for left in RETRY_SECONDS]
         name = f"uploads by relay; {' and '.join(self._servers)} verify"
         with self._timed("uploads"), self._stages.stage(name, scheduled) as tick:

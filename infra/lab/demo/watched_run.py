@@ -123,7 +123,7 @@ class WatchedRun(Drilled):
         """From the first step to the released result; what was refused on the way."""
         await self._steps(fleet, recipes)
         await self._decide(fleet, recipes.main)
-        await self._uploading(fleet, recipes, FOLLOWED)
+        await self._uploading(fleet, recipes.both, FOLLOWED)
         with self._timed("attacks"):
             refusals = await self._attacks(fleet, recipes, transport, direct)
         await self._release(recipes.main, transport)

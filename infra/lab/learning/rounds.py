@@ -21,11 +21,11 @@ from tacit.dp.binomial_noise import NoiseShare
 from tacit.learning import model_file
 from tacit.learning.architectures import Reals, architecture_of
 from tacit.learning.clipping import Clip
-from tacit.learning.local import room_for_units, sent_vectors
+from tacit.learning.local import Examples, room_for_units, sent_vectors
 from tacit.learning.plan import Plan
 from tacit.learning.projection import Projected, projection_of
 from tacit.operations.learning_rounds import learned, optimiser_of
-from tacit.recipe.encoder_specs import Vector
+from tacit.recipe.encoder_specs import Update, Vector
 from tacit.recipe.quantity import exact
 from tacit.recipe.training import Training
 
@@ -103,37 +103,39 @@ def trained(
     for _ in range(plan.rounds):
         takes_part = np.flatnonzero(random.random(len(people)) < rate)
         name = model_file.name_of(model_file.encode(parameters))
-        vectors = _vectors(people, takes_part, parameters, plan, (clip, projection_of(plan.training, name)))
+        vectors = vectors_of(people, takes_part, parameters, plan.encoder, (clip, projection_of(plan.training, name)))
         _poison(vectors, round(poisoners * len(takes_part)))
         total = vectors.sum(axis=0) if noise is None else noise.noisy(vectors, plan.encoder, random)
         count = len(takes_part) if isinstance(noise, Flips) else rate * len(people)
         update, clip = learned(plan, total / max(count, 1), clip, name)
         parameters = optimiser.step(parameters, update)
-        features, labels = people.test.features, people.test.labels
-        loss = float(model.loss(parameters, features, labels))
-        found.append(Round(len(takes_part), loss, model.accuracy(parameters, features, labels)))
+        found.append(tested(len(takes_part), parameters, people.test, plan.training))
     return found
 
 
-def _vectors(
+def tested(contributions: int, parameters: Reals, test: Examples, training: Training) -> Round:
+    """A round that so many took part in and that gave a model with these parameters."""
+    model = architecture_of(training.architecture)
+    loss = float(model.loss(parameters, test.features, test.labels))
+    return Round(contributions, loss, model.accuracy(parameters, test.features, test.labels))
+
+
+def vectors_of(
     people: Population,
     takes_part: NDArray[np.int64],
     parameters: NDArray[np.float32],
-    plan: Plan,
+    spec: Update,
     stated: tuple[Clip, Projected | None],
 ) -> NDArray[np.float64]:
     """What each device that takes part encodes, of length 1 at most, a row each; ``stated``: the round's clip and
     projection."""
-    clip, projected, room = (
-        float(exact(stated[0])),
-        stated[1],
-        room_for_units(plan.training.length, plan.encoder.radius),
-    )
-    rows = [np.zeros((0, plan.training.length))]
+    clip, projected = stated
+    room = float(exact(spec.norm)) * room_for_units(spec.length, spec.radius)
+    rows = [np.zeros((0, spec.length))]
     for at in range(0, len(takes_part), _SLICE):
         chosen = takes_part[at : at + _SLICE]
-        updates = _updates(people.features[chosen], people.labels[chosen], parameters, plan.training)
-        rows.append(sent_vectors(plan.training, updates, clip, room, projected))
+        updates = _updates(*people.examples(chosen), parameters, spec.training)
+        rows.append(sent_vectors(spec.training, updates, float(exact(clip)), room, projected))
     return np.concatenate(rows)
 
 

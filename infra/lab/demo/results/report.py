@@ -11,6 +11,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from infra.lab.demo.results.learn_result import CURVE_TITLE, STEP_HEADINGS, LearnResult
+from infra.lab.demo.results.learn_view import draw_learned
 from infra.lab.demo.results.lettering import Lettering, lettering
 from infra.lab.demo.results.result import DemoResult
 from infra.lab.demo.results.search_result import ROUND_HEADINGS, ROUNDS_TITLE, SearchResult
@@ -52,10 +54,12 @@ def write_report(result: DemoResult, folder: Path) -> list[str]:
 
 
 def draw(result: DemoResult) -> bytes:
-    """PNG: estimate with 95 % interval beside the truth, per bucket."""
+    """PNG: estimate with 95 % interval beside the truth, per bucket; of a training run its losses."""
     import matplotlib as mpl
 
     mpl.use("Agg")
+    if isinstance(result, LearnResult):
+        return draw_learned(result)
     letters = lettering([bucket.label for bucket in result.buckets], result.question)
     with mpl.rc_context({"font.family": letters.families}):
         return _drawn(result, letters)
@@ -119,7 +123,7 @@ def page(result: DemoResult, picture: bytes) -> str:
         f'<div class="soft">{_text(result.source)}</div>',
         _figures(result),
         *(f'<p class="warning"><b>Warning:</b> {_text(words)}.</p>' for words in result.warnings),
-        f'<section><img alt="Estimate and truth per answer" '
+        f'<section><img alt="{_text(_pictured(result))}" '
         f'src="data:image/png;base64,{base64.b64encode(picture).decode()}"></section>',
         *_sections(result),
     ]
@@ -131,13 +135,19 @@ def page(result: DemoResult, picture: bytes) -> str:
     )
 
 
+def _pictured(result: DemoResult) -> str:
+    return "Loss per round" if isinstance(result, LearnResult) else "Estimate and truth per answer"
+
+
 def _sections(result: DemoResult) -> list[str]:
     recipe = result.recipe
     estimates = [(b.label, *b.numbers) for b in result.buckets]
     sightings = [(s.party, s.operator, s.text(), s.never) for s in result.sightings]
     refusals = [(r.attempt, r.refused_by, r.reason) for r in result.refusals]
     return [
-        _section("Answer", _table(("answer", "estimate", MARGIN, "truth"), estimates, numbers_from=1)),
+        _section(CURVE_TITLE, _learned(result))
+        if isinstance(result, LearnResult)
+        else _section("Answer", _table(("answer", "estimate", MARGIN, "truth"), estimates, numbers_from=1)),
         _section("What it costs in privacy", _price(result)),
         _section(
             "What each party saw of one contribution",
@@ -173,6 +183,13 @@ def _price(result: DemoResult) -> str:
         + f'<p class="soft">{_text(privacy["mechanism"])}, {_text(privacy["relation"])} neighbours, at n = '
         f"{privacy['n']:,} contributions; each device adds ε₀ = {epsilon_text(privacy['epsilon0'], 3)} itself.</p>"
     )
+
+
+def _learned(result: LearnResult) -> str:
+    steps = [step.cells(number) for number, step in enumerate(result.steps, 1)]
+    lines = [(line.words, f"{line.losses[-1]:.3f}", f"{line.accuracy:.1%}") for line in result.lines]
+    beside = _table(("training", "loss in the end", "accuracy in the end"), lines, numbers_from=1)
+    return _table(STEP_HEADINGS, steps, numbers_from=0) + beside + f"<p>{_text(result.found_words)}</p>"
 
 
 def _rounds(result: SearchResult) -> str:

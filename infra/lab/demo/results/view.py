@@ -24,6 +24,8 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
+from infra.lab.demo.results.learn_result import LearnResult
+from infra.lab.demo.results.learn_view import learned
 from infra.lab.demo.results.progress_lines import Lines
 from infra.lab.demo.results.result import DemoResult
 from infra.lab.demo.results.search_result import ROUND_HEADINGS, ROUNDS_TITLE, SearchResult
@@ -104,7 +106,7 @@ class Tick(Protocol):
 def show(result: DemoResult, console: Console, outputs: list[str]) -> None:
     """Print the whole result on the console."""
     console.print()
-    console.print(_chart(result, console.width))
+    console.print(learned(result, console.width) if isinstance(result, LearnResult) else _chart(result, console.width))
     if isinstance(result, WatchedResult):
         console.print(_intruder(result, console.width))
     if isinstance(result, SearchResult):

@@ -1,0 +1,141 @@
+"""Attacks on a training run: updates that must not count, rounds that nobody accepts, histories that nobody follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from infra.lab.demo.attacks.common import Attempt
+from infra.lab.demo.attacks.series import BadRound
+from infra.lab.demo.results.result import StagedRefusal
+from infra.lab.kit import spoiled
+from infra.lab.kit.reports import BoundToken
+from tacit.errors import Abort, Refusal, UsageError
+from tacit.learning import model_file
+from tacit.messages import REPORT_ID_SIZE, ReportMetadata, Role, UploadRequest
+from tacit.models.secure_aggregation.device import DapChannel
+from tacit.operations.learning_rounds import NextRound
+from tacit.operations.publishing import send_model
+from tacit.operations.series_rounds import Asked
+from tacit.ports import Entropy, Transport
+from tacit.recipe.model import Recipe
+from tacit.recipe.quantity import PositiveQuantity
+from tacit.recipe.series import Series
+from tacit.recipe.training import FILE_ENTRY, RoundModel
+from tacit.roles.client import bound_report
+from tacit.task import Task
+from tacit.vdaf.field import Field128
+from tacit.vdaf.flp import FlpBBCGGI19
+from tacit.vdaf.l2_bound_sum import L2BoundSum, Prio3L2BoundSum
+
+TWICE = "a device twice in one round, with one token"
+TOO_LONG = "an update beyond the norm"
+FOLLOWERS = "everybody who follows the run"
+Follow = Callable[[Sequence[Asked]], object]
+"""Works out a run from its published rounds."""
+
+
+@dataclass(frozen=True)
+class Poisoner:
+    """Makes reports of a round that must not count."""
+
+    channel: DapChannel
+    entropy: Entropy
+
+    def again(self, measurement: Any, spent: BoundToken) -> Attempt:
+        """A second report with the token of another one."""
+        body = self.channel.submission(measurement, spent.token, spent.preimages, self.entropy).body
+        return Attempt(TWICE, "token-spent", "the token's nullifier is bound to another report", body)
+
+    def too_long(self, token: BoundToken) -> Attempt:
+        """The longest update whose entries are in range, with a proof that states the largest length allowed."""
+        task = self.channel.task
+        vdaf, metadata = _boasting(task), ReportMetadata(self.entropy(REPORT_ID_SIZE), task.interval.start)
+        bounds = vdaf.bounds
+        measurement = [bounds.max_value] * bounds.length + [0] * (bounds.numbers - bounds.length)
+        rand = self.entropy(vdaf.RAND_SIZE)
+        public_share, shares = vdaf.shard(task.ctx, measurement, metadata.report_id, rand)
+        leader, helper = map(vdaf.encode_input_share, shares)
+        sharing = vdaf.encode_public_share(public_share), {Role.LEADER: leader, Role.HELPER: helper}
+        report = bound_report(task, sharing, token.token, token.preimages, metadata, self.entropy)
+        times = (bounds.square(measurement[: bounds.length]) / bounds.max_square) ** 0.5
+        reason = f"it is {times:.0f} times too long, and its proof does not verify"
+        return Attempt(TOO_LONG, "proof", reason, UploadRequest((report,)).encode())
+
+
+class _Boasting(L2BoundSum):
+    """Encodes a vector of any length as if it had the largest one allowed."""
+
+    def encode(self, measurement: Sequence[int]) -> list[int]:
+        short = [self.bounds.centre] * self.OUTPUT_LEN
+        values, noises = measurement[: self.OUTPUT_LEN], measurement[self.OUTPUT_LEN :]
+        honest = super().encode([*short, *noises])[self._noise_at : self._square_at]
+        bits = [bit for value in values for bit in self.integers.encode(value)]
+        return [*bits, *honest, *self.square.encode(self.bounds.max_square)]
+
+
+def _boasting(task: Task) -> Prio3L2BoundSum:
+    own = task.vdaf
+    if not isinstance(own, Prio3L2BoundSum):
+        raise Refusal("demo-staged", "the rounds do not ask for a proof of the norm")
+    vdaf = Prio3L2BoundSum(own.SHARES, own.bounds, own.chunk_length)
+    vdaf.flp = FlpBBCGGI19(_Boasting(Field128, own.bounds, own.chunk_length))
+    return vdaf
+
+
+async def refused_file(transport: Transport, server: str, stated: RoundModel, file: bytes) -> StagedRefusal:
+    """Put another file than the log names in the place of a round's model ``file``. Refusal ``demo-staged`` where the
+    recipe server takes it."""
+    what = "another file in the place of the model that the log names"
+    try:
+        await send_model(transport, server, stated, _another(file))
+    except Abort as problem:
+        return StagedRefusal(what, "recipe server", str(problem))
+    raise Refusal("demo-staged", f"nobody refused {what}")
+
+
+def bad_models(series: Series, before: Recipe, following: NextRound, clip: PositiveQuantity) -> Iterator[BadRound]:
+    """Recipes that an analyst may not publish after the round ``before``, in place of the ``following`` one."""
+    stated, recipe = _stating(clip, following.model), following.recipe
+    if before.series is None or recipe.series is None:
+        raise Refusal("demo-staged", "a recipe is no round")
+    second = series.round(before.series.index, before.interval, stated.text())
+    yield BadRound("another model for a round that was asked", "series-round", second)
+    longer = stated.model_copy(update={"bytes": stated.bytes + FILE_ENTRY})
+    other = series.round(recipe.series.index, recipe.interval, longer.text())
+    yield BadRound("a round with a model of another size", "round-model", other)
+
+
+def refused_histories(
+    follow: Follow, series: Series, asked: Sequence[Asked], following: NextRound, clip: PositiveQuantity
+) -> list[StagedRefusal]:
+    """What ``follow`` says of a log with a round that trains another model than follows from the releases, and of one
+    whose last release is played again in the round ``following``. Raises ``Refusal`` where it accepts one."""
+    (before, documents), recipe = asked[-1], following.recipe
+    if recipe.series is None:
+        raise Refusal("demo-staged", "the recipe is no round")
+    stated = _stating(clip, _another(following.model))
+    strange = series.round(recipe.series.index, recipe.interval, stated.text())
+    tried: Mapping[str, Asked] = {
+        "a round that trains another model than follows from the log": (strange, ()),
+        f"the release of {before.name}, replayed in {recipe.name}": (recipe, documents),
+    }
+    return [StagedRefusal(what, FOLLOWERS, _said(follow, [*asked, last], what)) for what, last in tried.items()]
+
+
+def _said(follow: Follow, history: Sequence[Asked], what: str) -> str:
+    try:
+        follow(history)
+    except UsageError as error:
+        return str(error)
+    raise Refusal("demo-staged", f"nobody refused {what}")
+
+
+def _stating(clip: PositiveQuantity, file: bytes) -> RoundModel:
+    return RoundModel(bytes=len(file), clip=clip, model=model_file.name_of(file))
+
+
+def _another(file: bytes) -> bytes:
+    """A file of the same length with another parameter."""
+    return spoiled.flip(file, len(file) - FILE_ENTRY)
