@@ -4,8 +4,9 @@ Every device tosses its own coin in each round, trains the round's model on its 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,7 @@ async def published(stage: Stage) -> Series:
     return series
 
 
-async def post(stage: Stage, kind: LeafType, body: bytes) -> None:
+async def post(stage: Stage, kind: LeafType, body: Mapping[str, Any]) -> None:
     leaf = sign_leaf(kind, body, stage.layout.parties.analyst.operator, signing_key_of(stage.layout))
     url = f"{stage.layout.urls['recipe_server']}/v1/leaves"
     headers = {"content-type": "application/json"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from infra.lab.commands.bench import app
 from infra.lab.learning.bench import CENTRAL, NONE, OURS, PLAN, central_noise, document, measured, own_noise, planned
+from infra.lab.learning.peers import written
 from infra.lab.learning.population import EXAMPLES, TESTED, data_set, digits, population
 from infra.lab.learning.rounds import encoded, trained
 from tacit.dp.repeated.shares import epsilon_share_rounds
@@ -155,3 +157,25 @@ def test_the_command_prints_one_document() -> None:
     answer = CliRunner().invoke(app, ["learning", "--devices", "5000", "--epsilon", "4", "--seeds", "1", "--json"])
     assert answer.exit_code == 0, answer.output
     assert json.loads(answer.stdout)["devices"] == 5000
+
+
+def test_what_a_peer_is_given_are_the_devices_and_coins_of_the_training_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "peer.npz"
+    found = written(path, 2000, 11.0)
+    assert set(found["lines"]) == {"no privacy", "central DP-SGD", "noise shares"}
+    people = population(2000, 0)
+    with np.load(path, allow_pickle=False) as given:
+        assert given["sizes"].tolist() == [one.contributions for one in trained(people, PLAN, None, 0)]
+        assert given["sizes"].sum() == len(given["takers"])
+        features, labels = people.examples(np.arange(2000))
+        assert np.array_equal(given["train_features"][given["held"]].astype(np.float32), features)
+        assert np.array_equal(given["train_labels"][given["held"]], labels)
+        assert given["rates"].tolist() == [1, 1, 0.7]
+        assert given["accuracies"][0] == found["lines"]["no privacy"]["accuracy"]
+
+
+def test_trainings_that_no_peer_is_given_are_refused(tmp_path: Path) -> None:
+    changed = {**EXAMPLE, "server": {"kind": "fedadam", "learning_rate": "0.1"}}
+    with pytest.raises(FieldError, match="fedavg"):
+        written(tmp_path / "peer.npz", 2000, 11.0, Plan.model_validate(changed))
+    assert not (tmp_path / "peer.npz").exists()
