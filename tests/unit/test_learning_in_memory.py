@@ -19,7 +19,7 @@ from infra.lab.learning.rounds import encoded, trained
 from tacit.dp.repeated.shares import epsilon_share_rounds
 from tacit.dp.reports import NoiseStep
 from tacit.dp.vector_noise import VectorStep
-from tacit.errors import DecodeError, FieldError
+from tacit.errors import DecodeError, FieldError, UsageError
 from tacit.learning.local import room_for_units
 from tacit.learning.plan import EXAMPLE, Plan
 from tacit.recipe.encoder import VectorEncoder
@@ -179,3 +179,12 @@ def test_trainings_that_no_peer_is_given_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FieldError, match="fedavg"):
         written(tmp_path / "peer.npz", 2000, 11.0, Plan.model_validate(changed))
     assert not (tmp_path / "peer.npz").exists()
+
+
+@pytest.mark.parametrize("name", ["peer.json", "there.npz", "missing/peer.npz"])
+def test_a_peer_is_given_a_new_file_and_nothing_is_overwritten(name: str, tmp_path: Path) -> None:
+    (tmp_path / "there.npz").write_bytes(b"kept")
+    found = CliRunner().invoke(app, ["learning", "--devices", "2000", "--peer", str(tmp_path / name)])
+    assert isinstance(found.exception, UsageError)
+    assert "--peer takes a new file" in str(found.exception)
+    assert (tmp_path / "there.npz").read_bytes() == b"kept"

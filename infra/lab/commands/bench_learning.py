@@ -19,6 +19,15 @@ if TYPE_CHECKING:
 
 WIDTH = 110
 """Cells that the table needs."""
+Peer = Annotated[
+    Path | None,
+    typer.Option(
+        "--peer",
+        metavar="FILE",
+        help="Instead, train once on digits at the first epsilon, and write devices, coins and results to this new "
+        ".npz file for benchmarks/flower_fedavg.py.",
+    ),
+]
 
 
 def learning(
@@ -37,15 +46,7 @@ def learning(
         typer.Option("--examples", metavar="FILE", help="CSV or JSON as of tacit learn run --test (default: digits)."),
     ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the figure into this PNG or SVG file.")] = None,
-    peer: Annotated[
-        Path | None,
-        typer.Option(
-            "--peer",
-            metavar="FILE",
-            help="Instead, train once at the first epsilon, and write devices, coins and results to this new .npz file "
-            "for benchmarks/flower_fedavg.py.",
-        ),
-    ] = None,
+    peer: Peer = None,
 ) -> None:
     """Train on handwritten digits in memory: noise shares beside central DP-SGD and no privacy, at delta 1e-5.
 
@@ -63,6 +64,8 @@ def learning(
 
     base = PLAN if plan is None else Plan.read(read_file(plan), str(plan))
     spec = base.training.architecture
+    if peer is not None and examples is not None:
+        raise UsageError("--peer is of the digits; leave --examples away")
     if peer is not None:
         _write_peer(peer, devices, (epsilons or EPSILONS)[0], base)
         return
