@@ -90,6 +90,11 @@ class Agent:
         return self._live
 
     @property
+    def models(self) -> ModelFiles:
+        """The models of the rounds that devices like this one train."""
+        return self._models
+
+    @property
     def watches(self) -> Watches:
         """The states of watched events, for the code that drives them by the clock (``panprivate.listening``)."""
         return self._watches

@@ -151,7 +151,8 @@ def test_flags_that_do_not_fit_are_one_line_that_says_what_to_do(
 def test_simulated_devices_send_what_the_recipe_takes_and_each_its_own() -> None:
     plan = demo_plan(500, 2, Decimal(4))
     file = model_file.encode(architecture_of(plan.training.architecture).initial(0))
-    learners, spec, method = Learners(plan, file, 500, 1), plan.encoder, flips_of(unplaced_series(plan))
+    spec, method = plan.encoder, flips_of(unplaced_series(plan))
+    learners = Learners(spec, plan.clip, file, 500, 1)
     answers = learners.answers(learners.of(7, 30, np.random.default_rng(0)))
     assert isinstance(spec, Update)
     assert len({answer for answer in answers if isinstance(answer, tuple)}) == 30
@@ -168,8 +169,9 @@ def test_the_text_of_a_device_holds_its_examples_exactly() -> None:
     people, plan = people_of(500, 1), demo_plan(500, 2, Decimal(4))
     found = examples_of(plan.training.architecture, [float(part) for part in people.text(3).split(",")])
     assert len(found) == EXAMPLES
-    assert np.array_equal(found.features, people.features[3])
-    assert np.array_equal(found.labels, people.labels[3])
+    features, labels = people.examples(np.array([3]))
+    assert np.array_equal(found.features, features[0])
+    assert np.array_equal(found.labels, labels[0])
 
 
 def bytes_of(size: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,13 @@ from typer.testing import CliRunner
 
 from infra.lab.commands.bench import app
 from infra.lab.learning.bench import CENTRAL, NONE, OURS, PLAN, central_noise, document, measured, own_noise, planned
+from infra.lab.learning.peers import written
 from infra.lab.learning.population import EXAMPLES, TESTED, data_set, digits, population
 from infra.lab.learning.rounds import encoded, trained
 from tacit.dp.repeated.shares import epsilon_share_rounds
 from tacit.dp.reports import NoiseStep
 from tacit.dp.vector_noise import VectorStep
-from tacit.errors import DecodeError, FieldError
+from tacit.errors import DecodeError, FieldError, UsageError
 from tacit.learning.local import room_for_units
 from tacit.learning.plan import EXAMPLE, Plan
 from tacit.recipe.encoder import VectorEncoder
@@ -54,13 +56,13 @@ def test_no_device_has_a_digit_of_the_test_set_and_a_device_has_few_kinds() -> N
     train, test = digits().train, digits().test
     people = population(2000, 5)
     assert len(test) == TESTED
-    assert people.labels.shape == (2000, EXAMPLES)
+    features, labels = people.examples(np.arange(2000))
+    assert labels.shape == (2000, EXAMPLES)
     known = {row.tobytes() for row in train.features.astype(np.float32)}
-    held = {row.tobytes() for row in people.features.reshape(-1, people.features.shape[-1])}
-    assert held <= known
-    assert np.mean([len(set(row)) for row in people.labels.tolist()]) < 4
-    again = population(2000, 5)
-    assert np.array_equal(again.features, people.features)
+    assert {row.tobytes() for row in features.reshape(-1, features.shape[-1])} <= known
+    assert known.isdisjoint(row.tobytes() for row in test.features.astype(np.float32))
+    assert np.mean([len(set(row)) for row in labels.tolist()]) < 4
+    assert np.array_equal(population(2000, 5).held, people.held)
 
 
 def test_the_noise_keeps_the_claims_that_stand_beside_it() -> None:
@@ -140,7 +142,7 @@ def test_examples_of_ones_own_are_scaled_split_and_dealt_out() -> None:
     assert (len(data.train), len(data.test)) == (80, 20)
     assert np.abs(data.train.features).max() == 1
     people = population(300, 1, data)
-    assert set(np.unique(people.labels)) == {0, 2}
+    assert set(np.unique(people.examples(np.arange(300))[1])) == {0, 2}
     assert len(people.test) == 20
     training = {**TRAINING, "architecture": spec.model_dump()}
     plan = Plan.model_validate({**EXAMPLE, "training": training, "devices": 300, "min_batch_size": 10, "epsilon": 15})
@@ -157,3 +159,34 @@ def test_the_command_prints_one_document() -> None:
     answer = CliRunner().invoke(app, ["learning", "--devices", "5000", "--epsilon", "4", "--seeds", "1", "--json"])
     assert answer.exit_code == 0, answer.output
     assert json.loads(answer.stdout)["devices"] == 5000
+
+
+def test_what_a_peer_is_given_are_the_devices_and_coins_of_the_training_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "peer.npz"
+    found = written(path, 2000, 11.0)
+    assert set(found["lines"]) == {"no privacy", "central DP-SGD", "noise shares"}
+    people = population(2000, 0)
+    with np.load(path, allow_pickle=False) as given:
+        assert given["sizes"].tolist() == [one.contributions for one in trained(people, PLAN, None, 0)]
+        assert given["sizes"].sum() == len(given["takers"])
+        features, labels = people.examples(np.arange(2000))
+        assert np.array_equal(given["train_features"][given["held"]].astype(np.float32), features)
+        assert np.array_equal(given["train_labels"][given["held"]], labels)
+        assert given["rates"].tolist() == [1, 1, 0.7]
+        assert given["accuracies"][0] == found["lines"]["no privacy"]["accuracy"]
+
+
+def test_trainings_that_no_peer_is_given_are_refused(tmp_path: Path) -> None:
+    changed = {**EXAMPLE, "server": {"kind": "fedadam", "learning_rate": "0.1"}}
+    with pytest.raises(FieldError, match="fedavg"):
+        written(tmp_path / "peer.npz", 2000, 11.0, Plan.model_validate(changed))
+    assert not (tmp_path / "peer.npz").exists()
+
+
+@pytest.mark.parametrize("name", ["peer.json", "there.npz", "missing/peer.npz"])
+def test_a_peer_is_given_a_new_file_and_nothing_is_overwritten(name: str, tmp_path: Path) -> None:
+    (tmp_path / "there.npz").write_bytes(b"kept")
+    found = CliRunner().invoke(app, ["learning", "--devices", "2000", "--peer", str(tmp_path / name)])
+    assert isinstance(found.exception, UsageError)
+    assert "--peer takes a new file" in str(found.exception)
+    assert (tmp_path / "there.npz").read_bytes() == b"kept"

@@ -71,10 +71,13 @@ def cases() -> list[Case]:
 
 
 def _vectors(length: int) -> list[Case]:
-    """Vectors of 8 bits an entry without a proof of their length, with one, and with one beside noise of 11 bits."""
-    plain = {"length": length, "max_measurement": 254, "chunk_length": chunk_length_for(8 * length)}
-    cases = [Case(Prio3SumVec(2, **plain), "vector", plain, [127] * length, 8)]
+    """Vectors of 8 bits an entry, alone and with noise of 11 bits: without a proof of their length and with one."""
+    cases = []
     for flips in (0, 1503):
+        most = 254 + flips
+        chunk = chunk_length_for(most.bit_length() * length)
+        plain = {"length": length, "max_measurement": most, "chunk_length": chunk}
+        cases.append(Case(Prio3SumVec(2, **plain), "vector", plain, [most // 2] * length, 8))
         bounds = VectorBounds(length, max_value=254, centre=127, max_square=127**2, flips=flips)
         bits = (8 + flips.bit_length()) * length + bounds.max_square.bit_length()
         chunk = chunk_length_for(bits, length)

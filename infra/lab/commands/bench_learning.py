@@ -4,17 +4,30 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from infra.lab.commands.progress import draw, progress
 from infra.stacks.command_options import AsJson, read_file
 from infra.views.terminal import answers, print_json
+from tacit.errors import UsageError
 from tacit.extras import require_extra
+
+if TYPE_CHECKING:
+    from tacit.learning.plan import Plan
 
 WIDTH = 110
 """Cells that the table needs."""
+Peer = Annotated[
+    Path | None,
+    typer.Option(
+        "--peer",
+        metavar="FILE",
+        help="Instead, train once on digits at the first epsilon, and write devices, coins and results to this new "
+        ".npz file for benchmarks/flower_fedavg.py.",
+    ),
+]
 
 
 def learning(
@@ -33,6 +46,7 @@ def learning(
         typer.Option("--examples", metavar="FILE", help="CSV or JSON as of tacit learn run --test (default: digits)."),
     ] = None,
     plot: Annotated[Path | None, typer.Option("--plot", help="Draw the figure into this PNG or SVG file.")] = None,
+    peer: Peer = None,
 ) -> None:
     """Train on handwritten digits in memory: noise shares beside central DP-SGD and no privacy, at delta 1e-5.
 
@@ -50,6 +64,11 @@ def learning(
 
     base = PLAN if plan is None else Plan.read(read_file(plan), str(plan))
     spec = base.training.architecture
+    if peer is not None and examples is not None:
+        raise UsageError("--peer is of the digits; leave --examples away")
+    if peer is not None:
+        _write_peer(peer, devices, (epsilons or EPSILONS)[0], base)
+        return
     data = None if examples is None else data_set(spec, read_file(examples), str(examples))
     with progress("training") as tell:
         lines = list(measured(devices, epsilons or EPSILONS, seeds, tell, base, data))
@@ -59,3 +78,12 @@ def learning(
         answers(WIDTH).print(drawing.table(lines))
     if plot is not None:
         draw(partial(drawing.write, lines), "--plot", plot)
+
+
+def _write_peer(path: Path, devices: int, epsilon: float, plan: Plan) -> None:
+    """Write what another framework needs to train the same, and print what this one did."""
+    from infra.lab.learning.peers import written
+
+    if path.suffix != ".npz" or path.exists() or not path.parent.is_dir():
+        raise UsageError(f"{path}: --peer takes a new file, called .npz, in a folder that exists")
+    print_json(written(path, devices, epsilon, plan))

@@ -23,7 +23,8 @@ EXTRA = ("matplotlib", "numpy", "psutil")
 DATA_HELP = (
     "uniform, zipf[:EXPONENT] (default) or weights:W,W,... for categories (one weight each); "
     "uniform (default) or normal:MEAN,DEVIATION for numbers and vectors; "
-    "events[:RATE], the probability in each step, for watched events"
+    "events[:RATE], the probability in each step, for watched events; "
+    "digits (default) for rounds that train a model"
 )
 
 Recipe = Annotated[str, typer.Option("--recipe", metavar="HASH|NAME", help="The recipe that the devices answer.")]

@@ -157,8 +157,9 @@ class LearnRun(SeriesRun):
         return fleet
 
     async def _crowd(self, recipe: Recipe, world: AgentDeps) -> Others | None:
-        learners = Learners(self._plan, self._model, self._plan.devices, SEED, self._clip)
-        return await self._crowd_of(recipe, world, self._plan.devices - AGENTS, learners)
+        plan = self._plan
+        learners = Learners(plan.encoder, self._clip, self._model, plan.devices, SEED)
+        return await self._crowd_of(recipe, world, plan.devices - AGENTS, learners)
 
     async def _attacked(
         self, fleet: Fleet, recipe: Recipe, transport: Transport, direct: Transport

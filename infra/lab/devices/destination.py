@@ -8,7 +8,7 @@ secret.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -28,6 +28,7 @@ from tacit.models.devices import device_side
 from tacit.models.forms import form_of
 from tacit.models.parties import SHUFFLER
 from tacit.recipe import derive
+from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
@@ -49,6 +50,8 @@ class Destination:
     token_key_spki: bytes
     late_seconds: float
     series_bytes: bytes = b""
+    model: bytes = field(default=b"", repr=False)
+    """The file of the model that the devices train, if they do."""
     tls_ca: Path | None = None
     insecure_http: bool = False
 
@@ -138,10 +141,14 @@ async def verified_target(
         await agent.sync()
         live = _find(agent.live.recipes, reference)
         refusals = agent.refusals(live, ())
-        if not refusals:
+        model = b"" if refusals else _model(agent, live.recipe)
+        if not refusals and model is not None:
             break
-        if deps.clock.now() >= until or not all(agent.may_pass(refusal, live) for refusal in refusals):
+        is_late = deps.clock.now() >= until
+        if refusals and (is_late or not all(agent.may_pass(refusal, live) for refusal in refusals)):
             raise refusals[0]
+        if is_late:
+            raise UsageError(f"the model of {live.recipe.name} did not come; devices train early in a round's interval")
         await deps.clock.sleep(POLL_SECONDS)
     series = agent.live.series_of(live.recipe)
     return Destination(
@@ -152,9 +159,15 @@ async def verified_target(
         token_key_spki=agent.live.slot_key(live.recipe),
         late_seconds=config.timing.late_seconds,
         series_bytes=b"" if series is None else series.encode(),
+        model=model,
         tls_ca=config.tls_ca,
         insecure_http=config.insecure_http,
     )
+
+
+def _model(agent: Agent, recipe: Recipe) -> bytes | None:
+    """The file that the devices train; empty where they train none, None if it is not there."""
+    return agent.models.of(recipe) if isinstance(recipe.question.encoder, Update) else b""
 
 
 def _find(recipes: Sequence[LiveRecipe], reference: str) -> LiveRecipe:

@@ -207,8 +207,11 @@ class Shard:
         if STATISTICS[question.statistic].is_ranked or len(missing_adds) > MOST_LISTED:
             result.items.update(answer for answer in chunk.everybody if isinstance(answer, int))
             return
-        result.known = added(result.known, totals(question, chunk.everybody, missing_adds, chunk.numbers))
-        result.answered = added(result.answered, totals(question, chunk.everybody, missing_adds))
+        answered = totals(question, chunk.everybody, missing_adds)
+        known = answered
+        if chunk.numbers is not None:
+            known = totals(question, chunk.everybody, missing_adds, chunk.numbers)
+        result.known, result.answered = added(result.known, known), added(result.answered, answered)
 
     async def _tokens(self, answers: Sequence[Randomised]) -> dict[int, HeldToken]:
         held: dict[int, HeldToken] = {}

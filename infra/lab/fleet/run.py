@@ -32,6 +32,7 @@ from infra.lab.devices.prepared import (
 from infra.lab.devices.profile import Profile
 from infra.lab.devices.series_draws import drawn_rounds
 from infra.lab.devices.shard import ShardPlan, ShardResult
+from infra.lab.fleet.learners import DIGITS, learners_of, trains
 from infra.lab.fleet.oracle import Oracle, Verdict
 from infra.lab.fleet.origin import Origin, open_target, population_of, slot_private_key, state_keys
 from infra.lab.fleet.result import FleetResult
@@ -90,7 +91,10 @@ def open_fleet(
     target = asyncio.run(open_target(origin, reference, OPT_IN_SECONDS))
     if model not in (None, target.recipe.model):
         raise UsageError(f"recipe {target.recipe.name} is of model {target.recipe.model}, not {model}")
-    population = population_of(target.recipe, data.distribution, data.file, data.column, data.missing)
+    if trains(target.recipe) and data.file is None and data.distribution in (None, DIGITS):
+        population: Population = learners_of(target, load.devices or 0, data.missing)
+    else:
+        population = population_of(target.recipe, data.distribution, data.file, data.column, data.missing)
     return FleetRun(origin, target, load, population)
 
 

@@ -12,16 +12,17 @@ from infra.lab.learning.population import Population, population
 from infra.lab.learning.rounds import encoded, vectors_of
 from tacit.learning import model_file
 from tacit.learning.clipping import Clip
-from tacit.learning.plan import Plan
 from tacit.methods.base.method import Answer
+from tacit.recipe.encoder_specs import Update
 
 
 @dataclass(frozen=True)
 class Learners:
-    """The devices of ``people_of(devices, seed)`` in a round that trains the model in ``file`` by ``clip`` (None: that
-    of the plan). Few bytes say who they are, so that worker processes make them for themselves."""
+    """The devices of ``people_of(devices, seed)`` in a round that trains the model in ``file`` with this ``clip``. Few
+    bytes say who they are, so that worker processes make them for themselves."""
 
-    plan: Plan
+    spec: Update
+    clip: Clip
     file: bytes = field(repr=False)
     devices: int
     seed: int
@@ -39,8 +40,8 @@ class Learners:
 
     def answers(self, data: Data) -> list[Answer | None]:
         """Train, clip and round; a vector of units above the low end for each of the devices in ``data``."""
-        people, spec = people_of(self.devices, self.seed), self.plan.encoder
-        vectors = vectors_of(people, data, model_file.decode(self.file), self.plan, self.clip or self.plan.clip)
+        people, spec = people_of(self.devices, self.seed), self.spec
+        vectors = vectors_of(people, data, model_file.decode(self.file), spec, self.clip)
         units = encoded(vectors, spec) - int(spec.least // spec.step)
         return [tuple(row) for row in units.tolist()]
 

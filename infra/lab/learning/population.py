@@ -36,19 +36,24 @@ _SPLIT_SEED = 1
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Population:
-    """Features ``(devices, examples, inputs)`` from 0 to 1 and labels ``(devices, examples)``; ``test``: examples that
-    no device has."""
+    """Which examples of ``train`` each device has, ``(devices, examples)``; ``test``: examples that no device has."""
 
-    features: NDArray[np.float32]
-    labels: NDArray[np.int64]
+    train: Examples
+    held: NDArray[np.int64]
     test: Examples
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.held)
+
+    def examples(self, devices: NDArray[np.int64]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Features ``(devices, examples, inputs)`` from 0 to 1 and labels ``(devices, examples)`` of these devices."""
+        held = self.held[devices]
+        return self.train.features[held].astype(np.float32), self.train.labels[held]
 
     def text(self, number: int) -> str:
         """The examples of a device as its source gives them: for each its features and its class."""
-        rows = np.column_stack((self.features[number], self.labels[number]))
+        features, labels = self.examples(np.array([number]))
+        rows = np.column_stack((features[0], labels[0]))
         return ",".join(f"{entry:g}" for entry in rows.ravel().tolist())
 
 
@@ -95,4 +100,4 @@ def population(devices: int, seed: int, data: DataSet | None = None) -> Populati
     order = np.argsort(train.labels, kind="stable")
     first = np.concatenate(([0], counts.cumsum()[:-1]))
     chosen = order[first[kinds] + (random.random(kinds.shape) * counts[kinds]).astype(np.int64)]
-    return Population(train.features[chosen].astype(np.float32), train.labels[chosen], data.test)
+    return Population(train, chosen, data.test)

@@ -25,7 +25,7 @@ from tacit.learning.local import Examples, room_for_units, sent_vectors
 from tacit.learning.plan import Plan
 from tacit.learning.projection import projection_of
 from tacit.operations.learning_rounds import learned, optimiser_of
-from tacit.recipe.encoder_specs import Vector
+from tacit.recipe.encoder_specs import Update, Vector
 from tacit.recipe.quantity import exact
 from tacit.recipe.training import Training
 
@@ -102,7 +102,7 @@ def trained(
     found = list[Round]()
     for _ in range(plan.rounds):
         takes_part = np.flatnonzero(random.random(len(people)) < rate)
-        vectors = vectors_of(people, takes_part, parameters, plan, clip)
+        vectors = vectors_of(people, takes_part, parameters, plan.encoder, clip)
         _poison(vectors, round(poisoners * len(takes_part)))
         total = vectors.sum(axis=0) if noise is None else noise.noisy(vectors, plan.encoder, random)
         count = len(takes_part) if isinstance(noise, Flips) else rate * len(people)
@@ -127,17 +127,17 @@ def vectors_of(
     people: Population,
     takes_part: NDArray[np.int64],
     parameters: NDArray[np.float32],
-    plan: Plan,
+    spec: Update,
     clip: Clip,
 ) -> NDArray[np.float64]:
     """What each device that takes part encodes, of length 1 at most, a row each; ``clip``: the round's."""
-    projected = projection_of(plan.training, _name_of(parameters))
-    length, room = float(exact(clip)), room_for_units(plan.training.length, plan.encoder.radius)
-    rows = [np.zeros((0, plan.training.length))]
+    projected = projection_of(spec.training, _name_of(parameters))
+    room = float(exact(spec.norm)) * room_for_units(spec.length, spec.radius)
+    rows = [np.zeros((0, spec.length))]
     for at in range(0, len(takes_part), _SLICE):
         chosen = takes_part[at : at + _SLICE]
-        updates = _updates(people.features[chosen], people.labels[chosen], parameters, plan.training)
-        rows.append(sent_vectors(plan.training, updates, length, room, projected))
+        updates = _updates(*people.examples(chosen), parameters, spec.training)
+        rows.append(sent_vectors(spec.training, updates, float(exact(clip)), room, projected))
     return np.concatenate(rows)
 
 
