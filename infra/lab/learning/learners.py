@@ -26,7 +26,6 @@ class Learners:
     file: bytes = field(repr=False)
     devices: int
     seed: int
-    clip: Clip | None = None
     width: int = 1
 
     @property
