@@ -131,3 +131,8 @@ def test_commands_that_ask_a_service_load_no_database_and_no_service(unwanted: t
     }
     assert programs
     assert first_loaded_by(programs, unwanted) == {}
+
+
+def test_the_command_is_also_a_module_as_services_are_started() -> None:
+    done = subprocess.run([sys.executable, "-m", "infra.cli", "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -43,7 +43,7 @@ def written(path: Path, devices: int, epsilon: float, base: Plan = PLAN, seed: i
         takers=np.concatenate(coins), sizes=[len(one) for one in coins],
         initial=architecture_of(training.architecture).initial(seed),
         shape=[training.architecture.inputs, training.architecture.classes], steps=training.steps,
-        rates=[float(exact(one)) for one in (training.learning_rate, server.learning_rate, server.momentum)],
+        rates=[float(exact(training.learning_rate)), float(exact(server.learning_rate)), float(server.momentum or 0)],
         clip=float(exact(base.clip)), sigma=central.sigma, expected=float(base.rate) * devices,
         names=list(lines), accuracies=[one["accuracy"] for one in lines.values()],
         seconds=[one["seconds_per_round"] for one in lines.values()],
