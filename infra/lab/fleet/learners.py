@@ -10,7 +10,7 @@ from infra.lab.learning.population import digits
 from tacit.errors import UsageError
 from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
-from tacit.recipe.training import read_round_model
+from tacit.recipe.training import External, read_round_model
 
 DIGITS: Final = "digits"
 SEED: Final = 1
@@ -30,7 +30,7 @@ def learners_of(target: Destination, devices: int, missing: float) -> Learners:
         raise UsageError(f"recipe {target.recipe.name} trains no model")
     inputs, classes = train.features.shape[1], int(train.labels.max()) + 1
     architecture = spec.training.architecture
-    if (architecture.inputs, architecture.classes) != (inputs, classes):
+    if isinstance(architecture, External) or (architecture.inputs, architecture.classes) != (inputs, classes):
         raise UsageError(
             f"a fleet's devices hold digits, for models of {inputs} inputs and {classes} classes; "
             "--data uniform sends made-up updates to any other"
