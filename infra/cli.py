@@ -223,10 +223,6 @@ def _complain(kind: str, detail: str, *, rule: str = "", hint: str = "", as_json
         print(json.dumps({"error": {"kind": kind, **({"rule": rule} if rule else {}), "detail": detail}}))
 
 
-if __name__ == "__main__":
-    main()
-
-
 class HashCommand(TyperCommand):
     """A command that takes hashes as arguments wherever they stand."""
 
@@ -266,3 +262,7 @@ def taking_hashes(app: typer.Typer) -> typer.Typer:
 
 def _is_hash(argument: str) -> bool:
     return _LIKE_AN_OPTION.fullmatch(argument) is not None
+
+
+if __name__ == "__main__":
+    main()
