@@ -4,6 +4,7 @@ publication of its series in a local stack."""
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,8 +60,9 @@ class Files:
         if picture is not None and _form_of(picture) not in PICTURES:
             raise UsageError(f"{picture}: a picture's name ends with .{' or .'.join(PICTURES)}")
         for path in (model, picture):
-            if path is not None and not path.parent.is_dir():
-                raise UsageError(f"{path.parent}: no such folder")
+            _require_place(path, test, initial)
+        if model is not None and picture is not None and model.resolve() == picture.resolve():
+            raise UsageError(f"{picture}: the model is written there")
         own = None if initial is None else OwnModel.read(read_file(initial), str(initial))
         found = cls(plan, _examples(plan, test), model, picture, own)
         first_model(plan.training.architecture, plan.seed, found.initial)
@@ -144,6 +146,22 @@ async def begun(files: Files, at: Place, layout: Layout, key: Signer, start: int
         notes().print(f"published {plan.name} as entry {found.index} of the log: it is charged once, in full")
         notes().print(crowd_words(series.probe, crowd), style="dim")
         return found
+
+
+def _require_place(path: Path | None, test: Path | None, initial: Path | None) -> None:
+    """Refuse what could not be written, and what would replace the examples or the first model, before anything is
+    charged. Raises ``UsageError``."""
+    if path is None:
+        return
+    if not path.parent.is_dir():
+        raise UsageError(f"{path.parent}: no such folder")
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path}: not a regular file")
+    for read, what in ((test, "the examples"), (initial, "the first model")):
+        if read is not None and path.resolve() == read.resolve():
+            raise UsageError(f"{path}: it has {what}, and would be replaced")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"{path.parent}: nothing may be written there")
 
 
 def _form_of(picture: Path) -> str:

@@ -32,25 +32,34 @@ app.command("show", context_settings=HASH_ARGUMENT)(show)
 @app.command("plan")
 def plan(
     file: PlanFile = None,
-    example: Annotated[bool, typer.Option("--example", help="Print a plan to begin with, and nothing else.")] = False,
+    example: Annotated[
+        bool,
+        typer.Option(
+            "--example", help="Print a plan to begin with, and nothing else; small in place of FILE: for one machine."
+        ),
+    ] = False,
     state_dir: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a training run would cost and how noisy it would be, before there are parties and a time for it.
+    """Show what a training run would cost and how noisy it would be, before there are parties and a time for it; and
+    with which stack of this machine it runs.
 
     Refuses a plan that has no series, with what would fit; docs/learning.md explains the members.
 
-    Example: tacit learn plan --example
+    Example: tacit learn plan --example small
     """
     from infra.views.learn_view import show_forecast
-    from tacit.learning.plan import EXAMPLE, Plan
+    from tacit.learning.plan import EXAMPLES, Plan
     from tacit.operations.learning_plans import forecast
 
-    if example == (file is not None):
-        raise UsageError("give the file of a plan, or --example to get one")
-    if file is None:
-        print(json_text(EXAMPLE), end="")
+    if example:
+        name = "digits" if file is None else str(file)
+        if name not in EXAMPLES:
+            raise UsageError(f"{name}: no such example; there are: {', '.join(EXAMPLES)}")
+        print(json_text(EXAMPLES[name]), end="")
         return
+    if file is None:
+        raise UsageError("give the file of a plan, or --example to get one")
     policy = None if state_dir is None else policy_of(layout_of(state_dir).policy_path)
     own = Plan.read(read_file(file), str(file))
     found = forecast(own, policy)

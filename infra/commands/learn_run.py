@@ -82,7 +82,7 @@ def run(
     from infra.authoring.learning import Files
     from tacit.service.base.keys import read_signing_key
 
-    own = _plan_in(plan)
+    own = _plan_in(plan, out, plot)
     shown, layout = _Shown(Files.of(own, test, out, plot, initial), as_json=as_json), layout_of(state_dir)
     signer = read_signing_key(key or layout.analyst_key)
     asyncio.run(_train(layout, signer, (start, wait), shown))
@@ -114,7 +114,7 @@ def show(
     _require_packages(plot)
     from infra.authoring.learning import Files
 
-    own = _plan_in(path)
+    own = _plan_in(path, model, plot)
     shown = _Shown(Files.of(own, test, model, plot, initial), as_json=as_json, waits=True)
     asyncio.run(_standing(layout_of(state_dir), shown))
     if as_json:
@@ -161,9 +161,12 @@ def _require_packages(plot: Path | None) -> None:
         require_extra("--plot", "figures", "matplotlib")
 
 
-def _plan_in(path: Path) -> Plan:
+def _plan_in(path: Path, *written: Path | None) -> Plan:
+    """The plan in a file, which is none of those that are written. Raises ``UsageError``."""
     from tacit.learning.plan import Plan
 
+    if any(one is not None and one.resolve() == path.resolve() for one in written):
+        raise UsageError(f"{path}: it has the plan, and would be replaced")
     return Plan.read(read_file(path), str(path))
 
 

@@ -24,9 +24,10 @@ from infra.commands.staging_options import (
     natures_of,
     wanted_for,
 )
-from infra.commands.up import LOCK, Backends, BatchFloor, open_stack
+from infra.commands.up import LOCK, Backends, BatchFloor
 from infra.stacks.command_options import AsJson, layout_of
 from infra.stacks.layout import INDEX, Layout
+from infra.stacks.opening import open_stack
 from infra.tools.images.context import DEFAULT_BASE
 from infra.tools.staging.choices import Driver, Mode
 from infra.views.terminal import answers, notes, plain_table, print_json, print_json_line

@@ -4,39 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra.base.how_busy import how_busy
-from infra.stacks.layout import INDEX, Layout, load_layout
-from infra.stacks.options import StackOptions
+from infra.stacks.layout import Layout
+from infra.stacks.opening import (
+    DEFAULT_BATCH_FLOOR,
+    DEFAULT_MIN_AUDIENCE,
+    DEFAULT_SLOTS,
+    STAGING_DELTA,
+    STAGING_EPSILON,
+    open_stack,
+)
 from infra.views.terminal import answers, print_json, print_json_line
 from infra.views.terminal import notes as stderr_notes
 from tacit.adapters.disk.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.errors import DecodeError, UsageError
+from tacit.errors import UsageError
 
 if TYPE_CHECKING:
     from infra.backing.backends import Wanted
     from infra.stacks.deployment import Deployment, Parts
+    from infra.stacks.examples import Dealt
     from infra.stacks.processes import ServiceProcess
 
 
-DEFAULT_SLOTS = 4
-"""Recipes per epoch; every device fetches a token for each."""
 DEFAULT_AGENTS = 60
-DEFAULT_BATCH_FLOOR = 20
-DEFAULT_MIN_AUDIENCE = 20
-WITNESSES = 2
-"""Witnesses of a new stack; its policies require both."""
 DEFAULT_STATE_DIR = Path(".tacit")
 LOCK = "up.lock"
-STAGING_EPSILON, STAGING_DELTA = "100", "0.0001"
-"""Budget of a stack on one machine, whose devices hold made-up data: enough for a hundred recipes a year with epsilon 1
-at delta 1e-6. Real devices have a budget of their own (``client_agent.config.Budget``)."""
 
 
 StateFolder = Annotated[Path, typer.Option("--state-dir", help="Where keys, databases and logs live.")]
@@ -84,6 +82,23 @@ UnboundedLocal = Annotated[
         "--allow-unbounded-local",
         help="A new stack's parties accept noise shares (sums, means, vectors): more accurate, but leader and helper "
         "together could read every answer.",
+    ),
+]
+ReleaseCap = Annotated[
+    str | None,
+    typer.Option(
+        "--release-cap",
+        metavar="EPSILON",
+        help="The most epsilon that a new stack's parties let one batch tell (default: 1, half a batch 2).",
+    ),
+]
+ExamplesFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--examples",
+        metavar="FILE.csv",
+        help="Deal the examples of a training out over the devices, as their value of the metric that the file is "
+        "named after (docs/learning.md).",
     ),
 ]
 Backends = Annotated[
@@ -137,6 +152,8 @@ def up(
     account_delta: AccountDelta = None,
     min_audience: MinAudience = None,
     allow_unbounded_local: UnboundedLocal = False,
+    release_cap: ReleaseCap = None,
+    examples: ExamplesFile = None,
     backends_named: Backends = None,
     postgres_url_file: PostgresUrl = None,
     redis_url_file: RedisUrl = None,
@@ -155,15 +172,16 @@ def up(
     if context.invoked_subcommand is not None:
         return
     from infra.stacks.deployment import Deployment
+    from infra.stacks.examples import dealt
 
     folder, unbounded, secure = state_dir.absolute(), allow_unbounded_local or None, tls or None
-    made_with = folder, epoch_seconds, batch_floor, (account_epsilon, account_delta), min_audience
+    made_with = folder, epoch_seconds, batch_floor, (account_epsilon, account_delta), min_audience, unbounded
     spread = Deployment(together, batch_crypto, leader_workers, helper_workers, frames)
     status = _run(
         folder,
-        lambda: open_stack(*made_with, unbounded, tls=secure, network="", slots=slots, agents=agents),
+        lambda: open_stack(*made_with, release_cap, tls=secure, network="", slots=slots, agents=agents),
         _wanted(backends_named, postgres_url_file, redis_url_file, mqtt_url_file),
-        (spread, agents),
+        (spread, agents, dealt(examples, agents)),
         as_json=as_json,
     )
     if status:
@@ -194,113 +212,6 @@ def restart(
         answers().print(f"{order.act}: {', '.join(answer['done'])}", soft_wrap=True)
 
 
-def open_stack(
-    state_dir: Path,
-    epoch_seconds: int | None,
-    batch_floor: int | None = None,
-    account: tuple[str | None, str | None] = (None, None),
-    min_audience: int | None = None,
-    unbounded_local: bool | None = None,
-    *,
-    tls: bool | None = None,
-    network: str | None = None,
-    slots: int | None = None,
-    containers: bool = False,
-    agents: int = 0,
-) -> Layout:
-    """Return the stack in ``state_dir``, which is created if there is none. An option that is ``None`` accepts what the
-    stack has, or takes the default of a new one, whose epochs are long enough for ``agents`` devices. ``network`` and
-    ``containers`` are as in ``StackOptions``. Raises ``UsageError`` if an existing stack has other options."""
-    epsilon, delta = account
-    if not (state_dir / INDEX).exists():
-        options = StackOptions(
-            epoch_seconds=epoch_seconds or _usual_epoch_seconds(agents),
-            slots_per_epoch=slots or DEFAULT_SLOTS,
-            batch_floor=batch_floor or DEFAULT_BATCH_FLOOR,
-            unbounded_local=bool(unbounded_local),
-            account_epsilon=epsilon or STAGING_EPSILON,
-            account_delta=delta or STAGING_DELTA,
-            min_audience=min_audience or DEFAULT_MIN_AUDIENCE,
-            witnesses=WITNESSES,
-            tls=bool(tls),
-            network=network or "",
-            containers=containers,
-        )
-        return _new_stack(state_dir, options)
-    layout = _upgraded(state_dir)
-    wanted = {
-        "epoch_seconds": epoch_seconds,
-        "slots_per_epoch": slots,
-        "batch_floor": batch_floor,
-        "account_epsilon": epsilon,
-        "account_delta": delta,
-        "min_audience": min_audience,
-        "unbounded_local": unbounded_local,
-        "tls": tls,
-        "containers": containers,
-        "network": network,
-    }
-    _check_options(layout, wanted)
-    return layout
-
-
-def _usual_epoch_seconds(agents: int) -> int:
-    from tacit.operations.pace import default_epoch_seconds
-
-    return default_epoch_seconds(agents, how_busy())
-
-
-def _new_stack(state_dir: Path, options: StackOptions) -> Layout:
-    from infra.stacks.new_layout import create_layout
-
-    _check_account(options)
-    return create_layout(state_dir, options, OsEntropy(), SystemClock().now())
-
-
-def _upgraded(state_dir: Path) -> Layout:
-    from infra.stacks.upgrades import with_admin, with_operators
-
-    return with_operators(with_admin(load_layout(state_dir), OsEntropy()), OsEntropy())
-
-
-def _check_options(layout: Layout, wanted: Mapping[str, object]) -> None:
-    """Raise ``UsageError`` if the stack has another value than ``wanted`` for an option that is not None."""
-    has = layout.options
-    account = f"has an account of epsilon {has.account_epsilon} at delta {has.account_delta}"
-    words = {
-        "epoch_seconds": f"has epochs of {has.epoch_seconds} s",
-        "slots_per_epoch": f"has tokens for {has.slots_per_epoch} recipes in an epoch",
-        "batch_floor": f"accepts B of {has.batch_floor} and more",
-        "account_epsilon": account,
-        "account_delta": account,
-        "min_audience": f"wants audiences of {has.min_audience} devices",
-        "unbounded_local": "does not accept noise shares",
-        "tls": "speaks plain HTTP on loopback",
-        "containers": f"{'has' if has.containers else 'does not have'} its services in containers",
-        "network": f"has its services {'in networks of their own' if has.network else 'on loopback'}",
-    }
-    for name, one in wanted.items():
-        if one not in {None, getattr(has, name)}:
-            raise UsageError(
-                f"{layout.state_dir}: this stack {words[name]}; choose another --state-dir for a different one"
-            )
-
-
-def _check_account(options: StackOptions) -> None:
-    from tacit.recipe.policy import AccountLimit
-    from tacit.tlog.canonical import validated
-
-    limit = {
-        "epsilon": options.account_epsilon,
-        "delta": options.account_delta,
-        "window_seconds": options.account_seconds,
-    }
-    try:
-        validated(AccountLimit, limit, "account")
-    except DecodeError as error:
-        raise UsageError(str(error)) from error
-
-
 def _wanted(names: list[str] | None, postgres: Path | None, redis: Path | None, mqtt: Path | None) -> Wanted:
     from infra.backing.backends import POSTGRES, parse_backends
     from infra.backing.backing_servers import BROKER, REDIS
@@ -309,16 +220,22 @@ def _wanted(names: list[str] | None, postgres: Path | None, redis: Path | None, 
 
 
 def _run(
-    folder: Path, open_layout: Callable[[], Layout], wanted: Wanted, shape: tuple[Deployment, int], *, as_json: bool
+    folder: Path,
+    open_layout: Callable[[], Layout],
+    wanted: Wanted,
+    shape: tuple[Deployment, int, Dealt | None],
+    *,
+    as_json: bool,
 ) -> int:
     """Run the stack in ``folder`` until it is told to stop, with the ``wanted`` servers, and in the ``shape`` of a
-    deployment and a number of devices. Returns the exit code."""
+    deployment, a number of devices, and what these have as examples. Returns the exit code."""
     from infra.backing.backends import backends
     from infra.stacks.agents import provision_agents
     from infra.stacks.deployment import deploy
+    from infra.stacks.examples import give_examples
     from infra.stacks.new_layout import renew_certificates
 
-    (deployment, agents), entropy = shape, OsEntropy()
+    (deployment, agents, examples), entropy = shape, OsEntropy()
     with contextlib.ExitStack() as stack:
         stack.enter_context(alone_in(folder, LOCK, "a stack runs here; choose another --state-dir, or stop that one"))
         try:
@@ -327,6 +244,8 @@ def _run(
             stack.enter_context(backends(layout, wanted, entropy))
             parts = deploy(layout, deployment)
             paths = provision_agents(layout, agents, entropy, SystemClock().now())
+            if examples is not None:
+                give_examples([path.parent for path in paths], examples)
         except OSError as error:
             raise UsageError(f"{error.filename or folder}: {error.strerror or 'cannot be used'}") from error
         return asyncio.run(_up(layout, paths, parts, as_json=as_json))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from datetime import timedelta
 
 from rich.console import Console
@@ -25,6 +26,15 @@ def show_forecast(plan: Plan, found: Forecast, console: Console) -> None:
     console.print(_numbers(plan, found))
     for rule, detail in found.refusals:
         console.print(Text(f"a device of this policy refuses it ({rule}): {detail}", style="yellow"), soft_wrap=True)
+    console.print(Text(_stack_words(plan, found)), soft_wrap=True)
+
+
+def _stack_words(plan: Plan, found: Forecast) -> str:
+    """The command that makes a stack for the plan, ready to be pasted; or why there is none."""
+    if not found.stack:
+        return f"no stack of tacit up runs this plan: {found.no_stack}"
+    words = ["tacit", "up", *found.stack, "--examples", f"{plan.metric}.csv"]
+    return f"a stack that runs this plan: {shlex.join(words)}"
 
 
 def _claims(found: Forecast) -> Table:

@@ -178,3 +178,22 @@ EXAMPLE: Final = {
     "proof": "norm",
 }
 """Handwritten digits of 8 x 8 pixels: a plan to begin with."""
+
+SMALL: Final = {
+    **EXAMPLE,
+    "name": "small",
+    "clip": "0.06",
+    "unit": "0.1",
+    "devices": 60,
+    "rate": "0.9",
+    "min_batch_size": 45,
+    "rounds": 5,
+    "round_seconds": 90,
+    "release_seconds": 30,
+    "epsilon": 8,
+    "delta": "0.000001",
+}
+"""The same digits, whose pixels are whole numbers from 0 to 16, on the devices of a stack on one machine: so few that
+much must be told of each to learn anything."""
+EXAMPLES: Final = {"digits": EXAMPLE, "small": SMALL}
+"""Plans to begin with, by name."""

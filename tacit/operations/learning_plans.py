@@ -20,6 +20,7 @@ from tacit.learning.projection import relative_error
 from tacit.methods.flips import Flips
 from tacit.models.parties import Parties
 from tacit.operations.design_rounds import OF_NUMBERS, nobody
+from tacit.operations.learning_stacks import fitting_stack
 from tacit.recipe.derive import randomizer_of, shape_of, vdaf_of
 from tacit.recipe.model import TokenSlot
 from tacit.recipe.policy import Policy
@@ -49,7 +50,8 @@ class Forecast:
     steps of ``unit``; ``signal_to_noise``: clip over ``noise_length``; ``projection_error``: the expected length of the
     error that a projection adds, beside that of the mean update. ``contribution_bytes``: the leader's share;
     ``model_bytes``: the model file that every device fetches in every round; ``seconds``: length of the run;
-    ``refusals``: (rule, reason) of a device with the given policy."""
+    ``refusals``: (rule, reason) of a device with the given policy. ``stack``: flags of a ``tacit up`` whose parties
+    accept the plan; empty: there is none, for the reason ``no_stack``."""
 
     epsilon: dict[str, str]
     delta: str
@@ -69,6 +71,8 @@ class Forecast:
     contribution_bytes: int
     model_bytes: int
     refusals: tuple[tuple[str, str], ...]
+    stack: tuple[str, ...]
+    no_stack: str
 
     def document(self) -> dict[str, Any]:
         """The members, as JSON documents state them."""
@@ -116,7 +120,7 @@ def forecast(plan: Plan, policy: Policy | None = None) -> Forecast:
         plan.min_batch_size, training.parameters, training.sent, clip, noise, length, signal,
         signal / clip / float(exact(plan.unit)), clip / length, relative_error(training),
         vdaf_of(series.probe).leader_share_size, training.file_bytes,
-        tuple((one.rule, one.detail) for one in found if one.rule in OF_NUMBERS),
+        tuple((one.rule, one.detail) for one in found if one.rule in OF_NUMBERS), *fitting_stack(plan, series),
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -29,18 +30,18 @@ from tacit.learning.optimisers import FedAdam, FedAvg, Optimiser
 from tacit.learning.plan import FedAdamPlan, FedAvgPlan, Plan
 from tacit.learning.projection import projection_of
 from tacit.methods.result import rows
-from tacit.models.forms import form_of
 from tacit.moments import when
+from tacit.operations.learning_plans import unplaced_series
 from tacit.operations.series_rounds import Asked
 from tacit.recipe.asking import asked_until
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.quantity import exact
-from tacit.recipe.series import Series
+from tacit.recipe.series import Series, SeriesClaim
 from tacit.recipe.training import RoundModel, read_round_model
 
-_ROUNDED_UP: Final = Decimal("0.000001")
-"""By so much a claim may be above what was planned: its last place is rounded up."""
+_PLANS: Final = 16
+"""Of so many plans the claims are kept, each of which takes a second or two to find."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,12 +156,19 @@ def _require_of_plan(plan: Plan, series: Series) -> None:
         "min_batch_size": (plan.min_batch_size, probe.batch.min_batch_size),
         "round_seconds": (plan.period, series.round_seconds),
         "delta": (plan.delta, Decimal(series.claim.delta)),
-        "epsilon": (True, Decimal(series.claim.epsilon[form_of(probe.model).charged]) <= plan.epsilon + _ROUNDED_UP),
     }
     differing = [name for name, (own, other) in stated.items() if own != other]
+    if not differing and _claimed(plan) != series.claim:
+        differing = ["epsilon"]
     if differing or series.donation is not None:
         what = ", ".join(differing) or "donation"
         raise UsageError(f"series {series.name} is not of this plan: {what} differ; give a changed plan another name")
+
+
+@lru_cache(_PLANS)
+def _claimed(plan: Plan) -> SeriesClaim:
+    """What the series of the plan claims, wherever it is placed."""
+    return unplaced_series(plan).claim
 
 
 def _index_of(series: Series, recipe: Recipe, last: int) -> int:

@@ -134,27 +134,30 @@ class LearningRun:
         return await step(found)
 
     async def _begin(self, found: Standing) -> Standing:
-        """Publish the round that follows, and wait until the log shows it."""
-        series, clock = found.series.series, self.at.clock
-        following = next_round(self.plan, series, found.run, clock.now(), is_passed_over=True)
+        """Publish the round that follows, unless another run of the plan did, and wait until the log shows it."""
+        series, clock, now = found.series.series, self.at.clock, await self.standing()
+        if len(now.rounds) > len(found.rounds):
+            return await self._hand_out_again(now)
+        following = next_round(self.plan, series, now.run, clock.now(), is_passed_over=True)
         if following is None:
-            return found
+            return now
         await self._await_keys(following.recipe)
         await publish_round(self.at.transport, self.at.server, following.recipe, self.key)
         await self._hand_out(following)
         while True:
             now = await self.standing()
-            if now.rounds and now.rounds[-1].recipe.hash == following.recipe.hash:
+            if any(one.recipe.hash == following.recipe.hash for one in now.rounds):
                 return now
             await clock.sleep(LOOK_SECONDS)
 
     async def _finish(self, found: Standing) -> Standing:
-        """Await the release of the newest round; where there is none in time, it is passed over."""
+        """Await the release of the newest round; where there is none in time, it is passed over. Another run of the
+        plan may have published the next one meanwhile."""
         if found.run.waits_for is None:
             return found
         why = await self._missing(found.rounds[-1])
         now = await self.standing()
-        if now.run.waits_for is None:
+        if now.run.waits_for is None or len(now.rounds) > len(found.rounds):
             return now
         return Standing(now.series, now.rounds, now.run, why or "not released in time")
 

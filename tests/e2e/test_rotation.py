@@ -17,10 +17,10 @@ import pytest
 from infra.base.certificate_files import CA_FILE
 from infra.base.certificates import LIFETIME, CertificateAuthority
 from infra.base.remembered_servers import amend_config
-from infra.commands.up import open_stack
 from infra.stacks.certificates import authority_of
 from infra.stacks.layout import INDEX, Layout
 from infra.stacks.new_layout import renew_certificates
+from infra.stacks.opening import open_stack
 from infra.stacks.options import OPERATORS, PEOPLE, bearer_token, credentials_of
 from infra.stacks.processes import read_pids
 from infra.stacks.tls import AUTHORITY, OPERATOR, party_name

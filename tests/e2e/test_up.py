@@ -104,6 +104,9 @@ def stack(layout: Layout, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     command = [sys.executable, "-P", "-m", "infra.cli", "up", "--json", "--agents", "2"]
     log, temporary = tmp_path_factory.mktemp("up") / "stderr", temporary_of(layout)
     temporary.mkdir()
+    examples = log.with_name("strokes.csv")
+    examples.write_text("1,0,0\n0,1,1\n0.5,0,0\n")
+    command += ["--examples", str(examples)]
     environment = {**os.environ, "TMPDIR": str(temporary)}
     with ReadyProcess([*command, "--state-dir", str(layout.state_dir)], log, environment=environment) as process:
         yield Stack(layout, process, process.ready())
@@ -122,6 +125,16 @@ async def http() -> AsyncIterator[HttpTransport]:
 
 def bearer(token: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {token}"}
+
+
+def test_the_lines_of_a_file_are_examples_of_the_devices_in_turn(stack: Stack) -> None:
+    cells = []
+    for number in range(2):
+        config = load_config(stack.layout.state_dir / "agents" / str(number) / "agent.json", AgentConfig)
+        source = open_source(config.source)
+        assert source.value("mdvis") is not None
+        cells.append(source.value("strokes"))
+    assert cells == ["1,0,0,0.5,0,0", "0,1,1"]
 
 
 async def test_every_service_is_healthy_and_named_in_the_document(stack: Stack, http: HttpTransport) -> None:

@@ -133,6 +133,8 @@ def test_commands_that_ask_a_service_load_no_database_and_no_service(unwanted: t
     assert first_loaded_by(programs, unwanted) == {}
 
 
-def test_the_command_is_also_a_module_as_services_are_started() -> None:
-    done = subprocess.run([sys.executable, "-m", "infra.cli", "--version"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
+def test_the_module_of_all_commands_runs_as_a_program_as_services_and_agents_are_started() -> None:
+    code = "import runpy, sys; sys.argv[1:] = ['--version']; runpy.run_module('infra.cli', run_name='__main__')"
+    run = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False, timeout=60)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.startswith("tacit ")

@@ -175,6 +175,16 @@ def test_a_plan_that_cannot_be_asked_here_is_refused_in_a_line_before_anything_i
         ),
         (("run", "plan.json", "--out", "absent/model.npz"), "absent: no such folder"),
         (("run", "plan.json", "--test", "absent.csv"), "absent.csv"),
+        (("run", "plan.json", "--out", "."), ".: not a regular file"),
+        (("show", "plan.json", "--model", "."), ".: not a regular file"),
+        (("run", "plan.json", "--out", "./plan.json"), "plan.json: it has the plan, and would be replaced"),
+        (("run", "plan.json", "--test", "test.csv", "--out", "test.csv"), "it has the examples, and would be replaced"),
+        (
+            ("run", "plan.json", "--test", "test.csv", "--out", "x.png", "--plot", "x.png"),
+            "x.png: the model is written there",
+        ),
+        (("plan",), "give the file of a plan, or --example to get one"),
+        (("plan", "plan.json", "--example"), "plan.json: no such example; there are: digits, small"),
         (("run", "plan.json", "--test", "plan.json"), "plan.json: line 1 is not numbers with commas between"),
     ],
 )

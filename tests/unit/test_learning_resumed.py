@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -245,6 +246,9 @@ def test_a_round_that_trains_another_model_and_a_series_of_another_plan_are_refu
         run_of(PLAN.model_copy(update={"clip": "0.25"}), series_of(), ROUNDS[:1])
     with pytest.raises(UsageError, match="not of this plan: rounds differ"):
         run_of(PLAN.model_copy(update={"rounds": 4}), series_of(), ())
+    for epsilon in (3, 5):
+        with pytest.raises(UsageError, match="not of this plan: epsilon differ"):
+            run_of(PLAN.model_copy(update={"epsilon": Decimal(epsilon)}), series_of(), ())
     with pytest.raises(UsageError, match="is not after round 0"):
         run_of(PLAN, series_of(), [ROUNDS[0], ROUNDS[0]])
     with pytest.raises(UsageError, match="is not a round of series"):

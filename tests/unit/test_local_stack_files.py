@@ -22,7 +22,6 @@ from rich.console import Console
 from client_agent.config import AgentConfig, Budget
 from infra.base.remembered_servers import amend_config
 from infra.base.service_names import SERVICES
-from infra.commands.up import open_stack
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.stacks.agent_configs import agent_config
@@ -33,6 +32,7 @@ from infra.stacks.deployment import HOSTED, Deployment, deploy
 from infra.stacks.layout import INDEX, Layout, load_layout
 from infra.stacks.local import LocalStack
 from infra.stacks.new_layout import create_layout
+from infra.stacks.opening import open_stack
 from infra.stacks.options import (
     ATTRIBUTES,
     CREDENTIALS,
@@ -176,6 +176,18 @@ def test_an_account_is_chosen_when_a_stack_is_made_and_kept(tmp_path: Path) -> N
     for account in (("0", None), ("x", None), (None, "1"), (None, "1e-5")):
         with pytest.raises(UsageError, match="account"):
             open_stack(tmp_path / "refused", None, account=account)
+    assert not (tmp_path / "refused").exists()
+
+
+def test_a_stack_lets_a_batch_tell_as_much_as_it_was_made_with(tmp_path: Path) -> None:
+    made = open_stack(tmp_path / "wide", None, release_cap="5")
+    policy = json.loads(made.policy_path.read_text())
+    assert {policy[f"max_epsilon_{one}"] for one in ("aggregator", "half_batch")} == {"5"}
+    assert open_stack(tmp_path / "wide", None).options == made.options
+    with pytest.raises(UsageError, match="lets a batch tell epsilon 5; choose another --state-dir"):
+        open_stack(tmp_path / "wide", None, release_cap="6")
+    with pytest.raises(UsageError, match="--release-cap"):
+        open_stack(tmp_path / "refused", None, release_cap="much")
     assert not (tmp_path / "refused").exists()
 
 

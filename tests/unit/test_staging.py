@@ -22,12 +22,12 @@ from client_agent.runner import open_store
 from infra.backing.backing_servers import BROKER, BROKER_FILE
 from infra.base.legs import DEVICES
 from infra.base.remembered_servers import remember
-from infra.commands.up import open_stack
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import survey_from
 from infra.stacks.agents import CONFIG_NAME
 from infra.stacks.layout import Layout
 from infra.stacks.new_layout import create_layout
+from infra.stacks.opening import open_stack
 from infra.stacks.options import ORGANISATIONS, StackOptions, organisation_of
 from infra.stacks.workers import service_part
 from infra.tools.staging.agents import SINGLE_LOG, counted, processes_of, watch_agents

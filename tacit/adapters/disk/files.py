@@ -43,10 +43,10 @@ def read_bounded(path: Path, most: int) -> bytes:
 def replace_file(path: Path, data: bytes) -> None:
     """Write ``path`` whole or not at all. An existing file or link is replaced, never written through. Raises
     ``UsageError``."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         if _is_device(path) or (path.exists() and not path.is_file()):
             raise UsageError(f"{path}: not a regular file")
+        draft = path.with_name(f".{path.name}.{os.getpid()}.new")
         try:
             with open(draft, "xb") as file:
                 file.write(data)
