@@ -19,6 +19,8 @@ def examples_in(spec: Softmax | TwoLayer, data: bytes, name: str) -> Examples:
     names the file and the line or row."""
     is_json = data.lstrip()[:1] == b"["
     what, rows = ("row", _json_rows(data, name, spec.inputs + 1)) if is_json else ("line", _csv_rows(data, name))
+    if not rows:
+        raise DecodeError(f"{name}: there are no examples")
     for number, row in enumerate(rows, start=1):
         if len(row) != spec.inputs + 1:
             wanted = f"{spec.inputs + 1}: {spec.inputs} features and the class"
