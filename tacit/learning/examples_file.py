@@ -21,6 +21,8 @@ def examples_in(spec: ArchitectureSpec, data: bytes, name: str) -> Examples:
     inputs = architecture_of(spec).inputs
     is_json = data.lstrip()[:1] == b"["
     what, rows = ("row", _json_rows(data, name, inputs + 1)) if is_json else ("line", _csv_rows(data, name))
+    if not rows:
+        raise DecodeError(f"{name}: there are no examples")
     for number, row in enumerate(rows, start=1):
         if len(row) != inputs + 1:
             wanted = f"{inputs + 1}: {inputs} features and the class"

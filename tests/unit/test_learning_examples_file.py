@@ -38,8 +38,8 @@ def test_the_same_examples_are_read_from_csv_and_from_json(
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "test.csv: examples: there must be a multiple of 3 numbers"),
-        (b"[]", "test.csv: examples: there must be a multiple of 3 numbers"),
+        (b"", "test.csv: there are no examples"),
+        (b"[]", "test.csv: there are no examples"),
         (b"1,2,0\n1,2\n", "test.csv: line 2 has 2 numbers, and an example 3: 2 features and the class"),
         (b"x,y,class\n1,2,0\n", "test.csv: line 1 is not numbers with commas between"),
         (b"1,2,0\n\n", "test.csv: line 2 is not numbers with commas between"),
