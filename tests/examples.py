@@ -37,10 +37,19 @@ NOT_GIVEN = {
     "runs the test: tests/e2e/test_embedding.py",
     "tacit learn run digits.json --test digits.csv --out digits.npz": "takes 40 hours: tests/scripts/"
     "test_cli_learn.py, with a shorter plan",
+    "tacit up --agents 60 --batch-floor 45 --epoch-seconds 120 --allow-unbounded-local --release-cap 5 --examples "
+    "digits.csv": "needs a file of digits: tests/e2e/test_staging_learning.py, with the options of a shorter plan",
+    "tacit learn run small.json --test test.csv --out small.npz": "takes ten minutes on such a stack: tests/scripts/"
+    "test_cli_learn.py, with a shorter plan",
+    "tacit fleet run --recipe digits-0 --devices 100000 --workers 2 --oracle": "beside a run of 40 hours: tests/e2e/"
+    "test_fleet_learning.py, with fewer",
     "tacit learn model first.npz": "needs an application's arrays: tests/scripts/test_cli_learn_model.py",
     "tacit learn run walks.json --initial first.npz --out walks.npz": "takes as long as any run: tests/simulation/"
     "test_external_model.py",
     "tacit learn show digits": "beside such a run: tests/scripts/test_cli_learn.py",
+    "python3 -m venv flower && flower/bin/pip install flwr==1.42.0 numpy": "fetches another framework: tests/unit/"
+    "test_learning_in_memory.py writes what that one is given",
+    "flower/bin/python benchmarks/flower_fedavg.py peer.npz": "in that environment",
     "tacit staging up --agents 500 --mode processes": "takes the whole machine: tests/e2e/test_staging.py, with fewer",
     "tacit staging status": "beside such a deployment: tests/e2e/test_staging.py",
     "tacit staging agents --join 20 --leave 10 --restart 5": "beside such a deployment: tests/e2e/test_staging.py",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,16 +16,22 @@ from infra.commands.images import Base
 from infra.commands.images import images as images_command
 from infra.commands.results import collector_access
 from infra.commands.staging_options import (
+    DEFAULT_EPOCH_SECONDS,
+    Agents,
     ClockSkew,
     DatabaseImage,
     DrivenBy,
+    EpochSeconds,
     ModeName,
+    PerHost,
+    Single,
     Skewed,
+    dealt_to,
     mode_of,
     natures_of,
     wanted_for,
 )
-from infra.commands.up import LOCK, Backends, BatchFloor
+from infra.commands.up import LOCK, Backends, BatchFloor, ExamplesFile, ReleaseCap, UnboundedLocal
 from infra.stacks.command_options import AsJson, layout_of
 from infra.stacks.layout import INDEX, Layout
 from infra.stacks.opening import open_stack
@@ -38,12 +45,12 @@ from tacit.operations.calls import recipes_of
 
 if TYPE_CHECKING:
     from infra.backing.backends import Wanted
+    from infra.stacks.examples import Dealt
     from infra.tools.staging.running import Running
     from infra.tools.staging.starting import Crowd
 
 
 DEFAULT_STATE_DIR = Path(".tacit-staging")
-DEFAULT_EPOCH_SECONDS = 600
 DEFAULT_DATABASE_IMAGE = "docker.io/library/postgres:16"
 PER_HOST = 250
 SINGLE = 2
@@ -60,19 +67,15 @@ StagingDir = Annotated[
 
 @app.command("up")
 def up(
-    agents: Annotated[int, typer.Option("--agents", min=0, max=10_000, help="Devices to run.")] = 100,
+    agents: Agents = 100,
     mode: ModeName = Mode.PROCESSES.value,
-    single: Annotated[
-        int, typer.Option("--single", min=0, max=50, help="How many of these get a process of their own.")
-    ] = SINGLE,
-    per_host: Annotated[
-        int, typer.Option("--per-host", min=1, max=1000, help="At most this many of the others share a process.")
-    ] = PER_HOST,
-    epoch_seconds: Annotated[
-        int | None,
-        typer.Option("--epoch-seconds", min=5, max=366 * 86400, help="Token epoch of a new deployment (default 600)."),
-    ] = None,
+    single: Single = SINGLE,
+    per_host: PerHost = PER_HOST,
+    epoch_seconds: EpochSeconds = None,
     batch_floor: BatchFloor = None,
+    allow_unbounded_local: UnboundedLocal = False,
+    release_cap: ReleaseCap = None,
+    examples: ExamplesFile = None,
     backends_named: Backends = None,
     clock_skew: ClockSkew = 0.0,
     skewed: Skewed = None,
@@ -92,22 +95,23 @@ def up(
 
     folder, kind, natures = state_dir.absolute(), mode_of(mode), natures_of(clock_skew, skewed, driven_by)
     wanted = wanted_for(kind, backends_named or [], driven_by)
+    shares = dealt_to(examples, kind, folder, agents)
     fresh = not (folder / INDEX).exists()
     usual = max(DEFAULT_EPOCH_SECONDS, default_epoch_seconds(agents, how_busy()))
     seconds = epoch_seconds or (usual if fresh else None)
-    crowd = Crowd(agents, single, per_host, natures)
+    crowd, unbounded = Crowd(agents, single, per_host, natures), allow_unbounded_local or None
+    opened = partial(open_stack, folder, seconds, batch_floor, unbounded_local=unbounded, release_cap=release_cap)
     tell = print_json_line if as_json else _show_up
     with alone_in(folder, LOCK, "a stack runs here; choose another --state-dir, or stop that one"):
         if kind is Mode.CONTAINERS:
-            _in_containers(folder, seconds, batch_floor, crowd, (base, database_image), tell, is_fresh=fresh)
+            _in_containers(folder, opened, crowd, (base, database_image), tell, is_fresh=fresh)
         else:
-            _as_processes(folder, seconds, batch_floor, crowd, (kind, wanted), tell)
+            _as_processes(folder, opened, crowd, (kind, wanted, shares), tell)
 
 
 def _in_containers(
     folder: Path,
-    seconds: int | None,
-    batch_floor: int | None,
+    opened: Callable[..., Layout],
     crowd: Crowd,
     made_of: tuple[str, str],
     tell: Callable[[dict[str, Any]], None],
@@ -122,25 +126,24 @@ def _in_containers(
     base, database_image = made_of
     images = {name: image.name for name, image in built(base, folder / "images", notes().print).items()}
     addresses = free_network(folder) if is_fresh else None
-    layout = open_stack(folder, seconds, batch_floor, tls=True, network=addresses, containers=True)
+    layout = opened(tls=True, network=addresses, containers=True)
     up_in_containers(layout, crowd, images, database_image, tell)
 
 
 def _as_processes(
     folder: Path,
-    seconds: int | None,
-    batch_floor: int | None,
+    opened: Callable[..., Layout],
     crowd: Crowd,
-    how: tuple[Mode, Wanted],
+    how: tuple[Mode, Wanted, Dealt | None],
     tell: Callable[[dict[str, Any]], None],
 ) -> None:
     from infra.tools.staging.networks import network_of
     from infra.tools.staging.starting import up_as_processes
 
-    kind, wanted = how
+    kind, wanted, examples = how
     network = network_of(folder) if kind is Mode.NAMESPACES else ""
-    layout = open_stack(folder, seconds, batch_floor, tls=True, network=network)
-    up_as_processes(layout, crowd, kind, wanted, tell)
+    layout = opened(tls=True, network=network)
+    up_as_processes(layout, crowd, examples, kind, wanted, tell)
 
 
 def _show_up(document: dict[str, Any]) -> None:

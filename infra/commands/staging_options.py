@@ -11,13 +11,31 @@ from infra.tools.staging.choices import Driver
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from infra.backing.backends import Wanted
+    from infra.stacks.examples import Dealt
     from infra.tools.staging.choices import Mode
     from infra.tools.staging.natures import Natures
 
 
 SKEWED = 0.25
+DEFAULT_EPOCH_SECONDS = 600
 
+Agents = Annotated[int, typer.Option("--agents", min=0, max=10_000, help="Devices to run.")]
+Single = Annotated[int, typer.Option("--single", min=0, max=50, help="How many of these get a process of their own.")]
+PerHost = Annotated[
+    int, typer.Option("--per-host", min=1, max=1000, help="At most this many of the others share a process.")
+]
+EpochSeconds = Annotated[
+    int | None,
+    typer.Option(
+        "--epoch-seconds",
+        min=5,
+        max=366 * 86400,
+        help=f"Token epoch of a new deployment (default {DEFAULT_EPOCH_SECONDS}).",
+    ),
+]
 ModeName = Annotated[
     str,
     typer.Option(
@@ -88,6 +106,19 @@ def wanted_for(kind: Mode, named: list[str], driven_by: Driver) -> Wanted:
     if kind is not Mode.PROCESSES and wanted.names:
         raise UsageError(f"--with starts its servers on loopback, which {kind} do not reach; leave it out")
     return wanted
+
+
+def dealt_to(path: Path | None, kind: Mode, folder: Path, agents: int) -> Dealt | None:
+    """The examples in the file at ``path`` for every device of the deployment in ``folder``, once it has at least so
+    many ``agents``. Raises ``UsageError``, also where devices cannot train."""
+    from infra.stacks.examples import dealt
+    from infra.tools.staging.choices import Mode
+    from infra.tools.staging.devices import Devices
+
+    if path is not None and kind is Mode.CONTAINERS:
+        raise UsageError("--examples: devices in containers train nothing, as their image has no NumPy; take another "
+                         "--mode")  # fmt: skip
+    return dealt(path, max(agents, Devices.of(folder).present))
 
 
 def mode_of(text: str) -> Mode:

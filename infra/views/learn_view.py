@@ -30,11 +30,13 @@ def show_forecast(plan: Plan, found: Forecast, console: Console) -> None:
 
 
 def _stack_words(plan: Plan, found: Forecast) -> str:
-    """The command that makes a stack for the plan, ready to be pasted; or why there is none."""
+    """The command that makes a stack for the plan, ready to be pasted, and another that takes its options; or why there
+    is none."""
     if not found.stack:
         return f"no stack of tacit up runs this plan: {found.no_stack}"
     words = ["tacit", "up", *found.stack, "--examples", f"{plan.metric}.csv"]
-    return f"a stack that runs this plan: {shlex.join(words)}"
+    other = "or, with its devices at work: tacit staging up, with the same options"
+    return f"a stack that runs this plan: {shlex.join(words)}\n{other}"
 
 
 def _claims(found: Forecast) -> Table:

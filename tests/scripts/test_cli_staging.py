@@ -10,8 +10,12 @@ import pytest
 
 from infra.cli import run
 from infra.commands.up import LOCK
+from infra.stacks.layout import INDEX
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
 from infra.tools.staging.running import RUNNING
 from tacit.adapters.disk.folder_lock import alone_in
+from tacit.adapters.system import OsEntropy
 
 Capture = pytest.CaptureFixture[str]
 
@@ -62,3 +66,34 @@ def test_devices_driven_by_a_broker_that_they_cannot_reach_are_refused(tmp_path:
     assert run(["staging", "up", *given]) == 1
     assert "--driven-by mqtt needs a broker on loopback" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--agents", "3"], "2 examples for 3 devices; give each one: --agents 2"),
+        (["--agents", "2", "--release-cap", "-1"], "--release-cap"),
+    ],
+)
+def test_a_deployment_in_which_nothing_could_be_trained_is_refused_in_one_line_and_not_made(
+    given: list[str], said: str, tmp_path: Path, capsys: Capture
+) -> None:
+    examples = tmp_path / "digits.csv"
+    examples.write_text("1,0\n2,1\n")
+    folder = ["--state-dir", str(tmp_path / "none"), "--epoch-seconds", "60"]
+    assert run(["staging", "up", "--examples", str(examples), *given, *folder]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert not (tmp_path / "none" / INDEX).exists()
+
+
+def test_a_deployment_that_is_there_does_not_begin_to_accept_noise_shares_or_another_cap(
+    tmp_path: Path, capsys: Capture
+) -> None:
+    create_layout(tmp_path / "stack", StackOptions(tls=True), OsEntropy(), 1_790_000_000.0)
+    for given, said in (
+        (["--allow-unbounded-local"], "does not accept noise shares"),
+        (["--release-cap", "5"], "lets a batch tell the usual epsilon"),
+    ):
+        assert run(["staging", "up", *given, "--state-dir", str(tmp_path / "stack")]) == 1
+        assert f"this stack {said}; choose another --state-dir" in capsys.readouterr().err

@@ -11,7 +11,7 @@ import pytest
 
 from infra.cli import FAILED, OK, run
 from tacit.errors import DecodeError, FieldError
-from tacit.learning.plan import EXAMPLE, MAX_PLAN_BYTES, Plan
+from tacit.learning.plan import EXAMPLE, MAX_PLAN_BYTES, SMALL, Plan
 from tacit.methods.flips import Flips
 from tacit.operations.design_rounds import nobody
 from tacit.operations.learning_plans import forecast, planned_series
@@ -103,6 +103,23 @@ def test_the_example_works_as_it_is_printed(tmp_path: Path, capsys: pytest.Captu
     document = json.loads(capsys.readouterr().out)
     assert document["plan"] == {**EXAMPLE, "epsilon": "2"}
     assert document["forecast"]["model_bytes"] == 12 + 4 * 650
+
+
+def test_a_plan_for_one_machine_is_shown_with_the_commands_that_make_its_stack(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "small.json"
+    file.write_text(json.dumps(SMALL))
+    assert run(["learn", "plan", str(file)]) == OK
+    *_, stack, other = capsys.readouterr().out.splitlines()
+    assert stack.startswith("a stack that runs this plan: tacit up --agents 60 ")
+    assert stack.endswith(" --allow-unbounded-local --release-cap 5 --examples digits.csv")
+    assert other == "or, with its devices at work: tacit staging up, with the same options"
+    file.write_text(json.dumps({**SMALL, "devices": 20_000}))
+    assert run(["learn", "plan", str(file)]) == OK
+    shown = capsys.readouterr().out
+    assert shown.splitlines()[-1].startswith("no stack of tacit up runs this plan: ")
+    assert "staging" not in shown
 
 
 def test_without_a_plan_and_with_a_wrong_one_the_command_says_so_in_a_line(

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, cast
 import pytest
 
 from client_agent.config import AgentConfig
+from client_agent.data.sources import CsvSource, CsvSourceConfig
 from client_agent.hints import check_broker
 from client_agent.host import CONFIG_NAMES
 from client_agent.journal import Entry, State
@@ -22,9 +23,11 @@ from client_agent.runner import open_store
 from infra.backing.backing_servers import BROKER, BROKER_FILE
 from infra.base.legs import DEVICES
 from infra.base.remembered_servers import remember
+from infra.commands.staging_options import dealt_to
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import survey_from
-from infra.stacks.agents import CONFIG_NAME
+from infra.stacks.agents import CONFIG_NAME, DATA_NAME
+from infra.stacks.examples import give_examples
 from infra.stacks.layout import Layout
 from infra.stacks.new_layout import create_layout
 from infra.stacks.opening import open_stack
@@ -200,6 +203,36 @@ def test_devices_join_leave_and_start_again_as_files(layout: Layout, tmp_path: P
         devices.leave(9, entropy)
     devices.populate(layout, 7, 2, 3, PLAIN, entropy, NOW)
     assert devices.present == 7, "those that are there stay, and none is too many"
+
+
+def test_every_device_gets_its_examples_however_it_runs_and_so_do_more_after_another_start(
+    layout: Layout, tmp_path: Path
+) -> None:
+    file, stack = tmp_path / "digits.csv", tmp_path / "stack"
+    file.write_text("".join(f"{number},0\n" for number in range(20)))
+    for agents, wanted in ((AGENTS, AGENTS), (9, 9), (3, 9)):
+        devices = devices_of(layout, Devices.of(stack).folder, agents)
+        assert devices.present == wanted
+        found = dealt_to(file, Mode.PROCESSES, stack, agents)
+        assert found is not None
+        give_examples(devices.folders, found)
+        held = [CsvSource(CsvSourceConfig(kind="csv", path=folder / DATA_NAME)) for folder in devices.folders]
+        cells = [str(source.value("digits")).split(",")[::2] for source in held]
+        assert cells == [[str(number) for number in range(first, 20, wanted)] for first in range(wanted)]
+        assert all(source.value("mdvis") is not None for source in held)
+
+
+def test_examples_are_dealt_before_there_are_devices_and_refused_where_none_can_train(tmp_path: Path) -> None:
+    file = tmp_path / "digits.csv"
+    file.write_text("1,0\n" * 7)
+    found = dealt_to(file, Mode.PROCESSES, tmp_path / "none", 7)
+    assert found is not None
+    assert len(found.cells) == 7
+    with pytest.raises(UsageError, match="7 examples for 8 devices"):
+        dealt_to(file, Mode.NAMESPACES, tmp_path / "none", 8)
+    with pytest.raises(UsageError, match="devices in containers train nothing"):
+        dealt_to(file, Mode.CONTAINERS, tmp_path / "none", 7)
+    assert dealt_to(None, Mode.CONTAINERS, tmp_path / "none", 7) is None
 
 
 def test_some_devices_have_wrong_clocks_and_some_listen_to_the_broker(tmp_path: Path) -> None:

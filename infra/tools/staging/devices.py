@@ -59,6 +59,11 @@ class Devices:
         return _numbered(path.parent for path in self.folder.glob(f"{SINGLE}/*/{CONFIG_NAME}"))
 
     @property
+    def folders(self) -> list[Path]:
+        """Folders of all devices that are present now."""
+        return _numbered([*self.hosted, *self.single])
+
+    @property
     def configs(self) -> list[Path]:
         """Configurations of all devices that ever existed, including those that left."""
         found = [path for name in (CONFIG_NAME, LEFT) for path in self.folder.glob(f"*/*/{name}")]
@@ -67,7 +72,7 @@ class Devices:
     @property
     def present(self) -> int:
         """Number of devices that are present now."""
-        return len(self.hosted) + len(self.single)
+        return len(self.folders)
 
     def populate(
         self,
@@ -127,7 +132,7 @@ class Devices:
         provision_devices(layout, folders, entropy, now, natures)
 
     def _some(self, count: int, what: str, entropy: Entropy) -> Sequence[Path]:
-        present = [*self.hosted, *self.single]
+        present = self.folders
         if count > len(present):
             raise UsageError(f"{count} devices cannot {what}: there are {len(present)}")
         return sorted(present, key=lambda _folder: entropy(8))[:count]

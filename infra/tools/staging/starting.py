@@ -11,6 +11,7 @@ import typer
 
 from infra.backing.backends import Wanted, backends
 from infra.stacks.deployment import Deployment, deploy
+from infra.stacks.examples import Dealt, give_examples
 from infra.stacks.layout import Layout
 from infra.stacks.new_layout import renew_certificates
 from infra.tools.staging.choices import Mode
@@ -37,17 +38,26 @@ class Crowd(NamedTuple):
 
 
 def up_as_processes(
-    layout: Layout, crowd: Crowd, kind: Mode, wanted: Wanted, tell: Callable[[dict[str, Any]], None]
+    layout: Layout,
+    crowd: Crowd,
+    examples: Dealt | None,
+    kind: Mode,
+    wanted: Wanted,
+    tell: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Run the services of ``layout`` and the devices of ``crowd`` as processes until they are told to stop; ``tell``
-    gets the deployment's document once all are ready. Raises ``typer.Exit`` where it ends badly."""
+    """Run the services of ``layout`` and the devices of ``crowd``, with their ``examples`` of a training, as processes
+    until they are told to stop; ``tell`` gets the deployment's document once all are ready. Raises ``typer.Exit`` where
+    it ends badly."""
     folder, entropy, now = layout.state_dir, OsEntropy(), SystemClock().now()
     renew_certificates(layout, now)
     with contextlib.ExitStack() as stack:
         stack.enter_context(backends(layout, wanted, entropy))
         parts = deploy(layout, Deployment())
         let_read_fleet(layout)
-        Devices.of(folder).populate(layout, *crowd, entropy, now)
+        devices = Devices.of(folder)
+        devices.populate(layout, *crowd, entropy, now)
+        if examples is not None:
+            give_examples(devices.folders, examples)
         network = layout.options.network
         namespaces = stack.enter_context(joined(folder, network)) if network else {}
         status = asyncio.run(run_staging(layout, parts, kind, namespaces, notes(), tell))
