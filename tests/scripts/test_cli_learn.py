@@ -135,7 +135,7 @@ def test_a_run_trains_its_model_and_shows_the_same_when_it_is_taken_up_again(
     assert stack("run", written(tmp_path / "changed.json", rate="0.8")) == 1
     assert "series strokes is not of this plan: rate differ; give a changed plan another name" in complaint(capsys)
     assert stack("run", written(tmp_path / "changed.json", clip=2)) == 1
-    assert "clips at 1, and the plan at 2" in complaint(capsys)
+    assert "clips at 1; from the plan follows 2" in complaint(capsys)
 
 
 @pytest.mark.slow
@@ -146,6 +146,7 @@ def test_a_run_trains_its_model_and_shows_the_same_when_it_is_taken_up_again(
         ({}, ("--start", "1000"), "--start 1000 is too soon"),
         ({"min_batch_size": 1}, (), "the stack's policy refuses this run (batch-floor: B = 1"),
     ],
+    ids=["epochs", "start", "policy"],
 )
 def test_a_plan_that_cannot_be_asked_here_is_refused_in_a_line_before_anything_is_published(
     stack: Stack,
