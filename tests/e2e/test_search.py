@@ -15,7 +15,7 @@ FREQUENT = {"love", "that"}
 
 
 @pytest.mark.slow
-@pytest.mark.false_alarm(0.08, "0.05 for a text that nobody has, 0.02 for a frequent one that falls below a threshold")
+@pytest.mark.false_alarm(0.03, "0.05 squared for two texts that nobody has, 0.02 for a frequent one below a threshold")
 def test_the_printed_search_finds_the_frequent_texts_and_can_be_taken_up_again(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -30,7 +30,8 @@ def test_the_printed_search_finds_the_frequent_texts_and_can_be_taken_up_again(
             walk.require(f"tacit series {again} words --state-dir {FOLDER} --json")
             found = json.loads(capfd.readouterr().out)
             texts = {item["item"] for item in found["ranked"]["items"]}
-            assert FREQUENT <= texts <= {"love", "that", "with", "have", "time", "tree", "no"}
+            assert texts >= FREQUENT
+            assert len(texts - {"love", "that", "with", "have", "time", "tree", "no"}) <= 1
             assert len(found["released"]) == 3
             assert found["published"] is None
     finally:
