@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.learning import STROKES
 from tacit.learning import model_file
 from tacit.learning.plan import Plan
 from tacit.operations.learning_plans import forecast
@@ -16,25 +17,12 @@ from tests.e2e.staged import Staging, row_of, staging
 
 DEVICES, LEAST = 16, 10
 PLAN: dict[str, Any] = {
-    "name": "strokes",
-    "metric": "strokes",
-    "text": "What do your strokes teach?",
-    "training": {
-        "architecture": {"kind": "softmax", "inputs": 2, "classes": 2},
-        "steps": 2,
-        "learning_rate": 1,
-    },
-    "clip": 1,
-    "unit": "0.1",
-    "server": {"kind": "fedavg", "learning_rate": 1},
+    **STROKES,
     "devices": DEVICES,
     "rate": "0.95",
     "min_batch_size": LEAST,
-    "rounds": 2,
     "round_seconds": 50,
     "release_seconds": 25,
-    "epsilon": 8,
-    "delta": "0.000001",
 }
 
 

@@ -16,6 +16,7 @@ import pytest
 
 from client_agent.config import AgentConfig
 from infra.cli import run
+from infra.lab.kit.learning import STROKES
 from infra.stacks.agents import DATA_NAME, provision_agents
 from infra.stacks.local import LocalStack
 from infra.stacks.new_layout import create_layout
@@ -33,25 +34,11 @@ EXAMPLES = "1,0,0,0,1,1,0.9,0.1,0"
 TEST = "1,0,0\n0,1,1\n"
 EPOCH_SECONDS = epoch_seconds()
 PLAN: dict[str, Any] = {
-    "name": "strokes",
-    "metric": "strokes",
-    "text": "What do your strokes teach?",
-    "training": {
-        "architecture": {"kind": "softmax", "inputs": 2, "classes": 2},
-        "steps": 2,
-        "learning_rate": 1,
-    },
-    "clip": 1,
-    "unit": "0.1",
-    "server": {"kind": "fedavg", "learning_rate": 1},
+    **STROKES,
     "devices": AGENTS,
-    "rate": "0.9",
     "min_batch_size": 2,
-    "rounds": 2,
     "round_seconds": EPOCH_SECONDS // 2,
     "release_seconds": EPOCH_SECONDS // 2,
-    "epsilon": 8,
-    "delta": "0.000001",
 }
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from infra.authoring.learning import Files
+from infra.lab.kit.learning import STROKES
 from infra.stacks.api import whole_log
 from infra.stacks.layout import signing_key_of
 from infra.views.learn_run_view import run_document
@@ -33,29 +34,9 @@ from tests.kit.simulation import EPOCH_SECONDS, HIGH_CAPS, OPTIONS, Simulation, 
 
 DEVICES = 10
 LOOK_SECONDS = 590.0
-PLAN = Plan.model_validate(
-    {
-        "name": "strokes",
-        "metric": "strokes",
-        "text": "What do your strokes teach?",
-        "training": {
-            "architecture": {"kind": "softmax", "inputs": 2, "classes": 2},
-            "steps": 2,
-            "learning_rate": 1,
-        },
-        "clip": 1,
-        "unit": "0.1",
-        "server": {"kind": "fedavg", "learning_rate": 1, "momentum": "0.5"},
-        "devices": DEVICES,
-        "rate": "0.9",
-        "min_batch_size": 4,
-        "rounds": 2,
-        "round_seconds": 2400,
-        "release_seconds": 1200,
-        "epsilon": 8,
-        "delta": "0.000001",
-    }
-)
+OPTIMISER = {"kind": "fedavg", "learning_rate": 1, "momentum": "0.5"}
+SIZES = {"devices": DEVICES, "min_batch_size": 4, "round_seconds": 2400, "release_seconds": 1200}
+PLAN = Plan.model_validate({**STROKES, **SIZES, "server": OPTIMISER})
 EXAMPLES = "1,0,0,0,1,1,0.9,0.1,0"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +24,25 @@ LEARNING: Final = Update(
     training=Training(architecture=Softmax(kind="softmax", inputs=2, classes=2), steps=2, learning_rate="0.5"),
 )
 """Two classes of points in the plane."""
+
+STROKES: Mapping[str, Any] = {
+    "name": "strokes",
+    "metric": "strokes",
+    "text": "What do your strokes teach?",
+    "training": {
+        "architecture": {"kind": "softmax", "inputs": 2, "classes": 2},
+        "steps": 2,
+        "learning_rate": 1,
+    },
+    "clip": 1,
+    "unit": "0.1",
+    "server": {"kind": "fedavg", "learning_rate": 1},
+    "rate": "0.9",
+    "rounds": 2,
+    "epsilon": 8,
+    "delta": "0.000001",
+}
+"""What all tests of small plans state; how many devices there are, and when they are asked, a test adds."""
 
 
 @dataclass(frozen=True)
