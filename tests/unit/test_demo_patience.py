@@ -121,9 +121,15 @@ async def test_connections_that_are_reset_are_made_again() -> None:
     assert len(slept) == 3
 
 
-async def test_a_device_whose_gateway_answers_504_reads_the_log_later() -> None:
+LATE = Refusal("log-checkpoint", "the checkpoint has 1 recent cosignatures of witnesses (2 of any age), but needs 2")
+
+
+@pytest.mark.parametrize("second", [TransportError("the relay answered 503"), LATE])
+async def test_a_device_whose_gateway_is_busy_or_whose_witnesses_are_late_reads_the_log_later(
+    second: Exception,
+) -> None:
     waits, slept = patience()
-    failures = [TransportError("the gateway answered 504"), TransportError("the relay answered 503")]
+    failures = [TransportError("the gateway answered 504"), second]
 
     async def sync() -> str:
         if failures:
@@ -134,6 +140,17 @@ async def test_a_device_whose_gateway_answers_504_reads_the_log_later() -> None:
     ticks: list[int] = []
     await Fleet([Device(agent, Any)], SimClock()).sync(lambda: ticks.append(1), waits)  # type: ignore[arg-type]
     assert (len(ticks), len(slept)) == (1, 2)
+
+
+async def test_a_log_that_shows_another_history_is_not_asked_again() -> None:
+    waits, slept = patience()
+
+    async def sync() -> str:
+        raise Refusal("log-fork", "two histories")
+
+    with pytest.raises(Refusal, match="log-fork"):
+        await waits(sync)
+    assert slept == []
 
 
 async def test_a_report_of_an_attack_is_offered_again_and_its_refusal_is_not() -> None:

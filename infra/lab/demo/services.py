@@ -20,7 +20,7 @@ from infra.lab.demo.counting import count_bundles, count_messages
 from infra.lab.demo.observer import FollowingObserver
 from infra.lab.demo.results.result import Sighting
 from infra.lab.demo.shared_clock import SharedClock
-from infra.lab.kit.patience import first_of
+from infra.lab.kit.patience import first_of, passing
 from infra.stacks.layout import load_layout
 from infra.stacks.local import LocalStack
 from tacit.adapters.system import OsEntropy
@@ -180,7 +180,7 @@ class _Driven:
         except Exception as error:  # whoever gave the order is told, and goes on or ends
             cause = first_of(error)
             said = str(cause) if isinstance(cause, TacitError | TransportError) else f"{type(cause).__name__}: {cause}"
-            tell(number, "again" if isinstance(cause, TransportError) else "failed", said)
+            tell(number, "again" if passing(cause) else "failed", said)
 
 
 def tell(number: int, kind: str, value: Any) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from tacit.errors import Fatal, TacitError
+from tacit.errors import Fatal, Refusal, TacitError
 from tacit.pauses import Backoff
 from tacit.ports import Entropy, HttpResponse, Transport, TransportError
 
@@ -26,6 +26,12 @@ ADVICE = "the machine may be too busy: run it again when it has less to do, or w
 Sleep = Callable[[float], Awaitable[None]]
 
 
+def passing(error: BaseException) -> bool:
+    """Whether the same may succeed later: somebody is busy, or witnesses have not cosigned yet after the run's clock
+    went ahead."""
+    return isinstance(error, TransportError) or (isinstance(error, Refusal) and error.rule == "log-checkpoint")
+
+
 @dataclass(frozen=True)
 class Patience:
     """Pauses between attempts, with the randomness that spreads them."""
@@ -38,12 +44,14 @@ class Patience:
         await self.sleep(BACKOFF.pause(earlier, self.entropy))
 
     async def __call__(self, work: Callable[[], Awaitable[T]]) -> T:
-        """What ``work`` returns, which fails with ``TransportError`` at every one of ``TRIES`` tries at the most. It
-        must be safe to repeat."""
+        """What ``work`` returns, whose trouble is ``passing`` at every one of ``TRIES`` tries at the most. It must be
+        safe to repeat."""
         for earlier in range(TRIES - 1):
             try:
                 return await work()
-            except TransportError:
+            except (TransportError, Refusal) as error:
+                if not passing(error):
+                    raise
                 await self.pause(earlier)
         return await work()
 
