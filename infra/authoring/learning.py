@@ -28,8 +28,8 @@ from tacit.learning.first_model import OwnModel, first_model
 from tacit.learning.local import Examples
 from tacit.learning.plan import Plan
 from tacit.logview.live import LiveSeries
-from tacit.operations.learning_placing import Epochs, placed_run, refusals_of
-from tacit.operations.learning_run import Place, Standing, published_series
+from tacit.operations.learning.placing import Epochs, placed_run, refusals_of
+from tacit.operations.learning.run import Place, Standing, published_series
 from tacit.operations.publishing import require_model_place
 from tacit.recipe.training import External, RoundModel
 from tacit.signing import Signer

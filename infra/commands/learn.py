@@ -50,7 +50,7 @@ def plan(
     """
     from infra.views.learn_view import show_forecast
     from tacit.learning.plan import EXAMPLES, Plan
-    from tacit.operations.learning_plans import forecast
+    from tacit.operations.learning.plans import forecast
 
     if example:
         name = "digits" if file is None else str(file)

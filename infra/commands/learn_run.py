@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from infra.views.learn_run_view import Row
     from tacit.learning.plan import Plan
     from tacit.logview.live import LiveSeries
-    from tacit.operations.learning_run import Place, Standing
+    from tacit.operations.learning.run import Place, Standing
     from tacit.ports import Transport
     from tacit.signing import Signer
 
@@ -174,7 +174,7 @@ def _place(layout: Layout, transport: Transport) -> Place:
     """The stack's log and collector, on the system's clock."""
     from infra.commands.results import collector_access
     from infra.stacks.api import whole_log
-    from tacit.operations.learning_run import Place
+    from tacit.operations.learning.run import Place
 
     read = partial(whole_log, transport, layout, policy_of(layout.policy_path))
     return Place(transport, read, collector_access(layout), SystemClock())
@@ -184,7 +184,7 @@ async def _train(layout: Layout, key: Signer, times: tuple[int | None, float | N
     """Begin the run, or take it up, and show it until it is over; ``times``: its start (POSIX seconds), and how long to
     wait for a release (seconds)."""
     from infra.authoring.learning import begun
-    from tacit.operations.learning_run import LearningRun
+    from tacit.operations.learning.run import LearningRun
 
     (start, wait), files, plan = times, shown.files, shown.files.plan
     async with layout.transport() as transport:
@@ -198,7 +198,7 @@ async def _train(layout: Layout, key: Signer, times: tuple[int | None, float | N
 
 async def _standing(layout: Layout, shown: _Shown) -> None:
     """Show where the newest series of the plan's name is."""
-    from tacit.operations.learning_run import read_standing
+    from tacit.operations.learning.run import read_standing
 
     files = shown.files
     async with layout.transport() as transport:

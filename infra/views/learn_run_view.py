@@ -42,7 +42,7 @@ class Row:
     waits: bool = False
 
     def document(self) -> dict[str, Any]:
-        """The row as JSON."""
+        """The members of the round in the document of ``--json``."""
         return {
             "round": self.index,
             "contributions": self.contributions,

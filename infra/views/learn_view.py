@@ -13,7 +13,7 @@ from rich.text import Text
 from infra.views.claim_words import adversary_text, delta_text, epsilon_text
 from infra.views.terminal import plain_table
 from tacit.learning.plan import Plan
-from tacit.operations.learning_plans import Forecast
+from tacit.operations.learning.plans import Forecast
 
 
 def show_forecast(plan: Plan, found: Forecast, console: Console) -> None:

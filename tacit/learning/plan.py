@@ -1,7 +1,7 @@
 """The plan of a training run: one document from which its series, and after every release its next model, follow.
 
 Every member is decided before the first device is asked. What does not fit is refused with what would fit; whether the
-noise can be made and a contribution be sent is known when the series is made (``tacit.operations.learning_plans``).
+noise can be made and a contribution be sent is known when the series is made (``tacit.operations.learning.plans``).
 """
 
 from __future__ import annotations

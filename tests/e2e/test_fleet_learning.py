@@ -22,8 +22,8 @@ from infra.stacks.options import OPERATORS
 from tacit.errors import UsageError
 from tacit.learning.plan import EXAMPLE, Plan
 from tacit.operations.calls import call
-from tacit.operations.learning_plans import planned_series
-from tacit.operations.learning_rounds import next_round, run_of
+from tacit.operations.learning.plans import planned_series
+from tacit.operations.learning.rounds import next_round, run_of
 from tacit.operations.publishing import send_model
 from tacit.operations.series_rounds import Asked
 from tacit.recipe.model import TokenSlot

@@ -12,7 +12,7 @@ import pytest
 from infra.lab.kit.learning import STROKES
 from tacit.learning import model_file
 from tacit.learning.plan import Plan
-from tacit.operations.learning_plans import forecast
+from tacit.operations.learning.plans import forecast
 from tests.e2e.staged import Staging, row_of, staging
 
 DEVICES, LEAST = 16, 10

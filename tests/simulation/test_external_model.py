@@ -17,9 +17,9 @@ from tacit.errors import UsageError
 from tacit.learning import model_file
 from tacit.learning.first_model import OwnModel
 from tacit.learning.plan import Plan
-from tacit.operations.learning_placing import Epochs, placed_run, refusals_of
-from tacit.operations.learning_plans import forecast
-from tacit.operations.learning_run import LearningRun, published_series, read_standing
+from tacit.operations.learning.placing import Epochs, placed_run, refusals_of
+from tacit.operations.learning.plans import forecast
+from tacit.operations.learning.run import LearningRun, published_series, read_standing
 from tacit.operations.pace import Pace
 from tests.kit.simulation import EPOCH_SECONDS, HIGH_CAPS, OPTIONS, Simulation, Template, relax
 from tests.kit.walks import walks_program

@@ -21,9 +21,9 @@ from infra.views.learn_run_view import run_document
 from tacit.learning import model_file
 from tacit.learning.plan import Plan
 from tacit.logview.live import LiveLog
-from tacit.operations.learning_placing import Epochs, placed_run, refusals_of
-from tacit.operations.learning_rounds import next_round
-from tacit.operations.learning_run import LearningRun, Place, Standing, published_series, read_standing
+from tacit.operations.learning.placing import Epochs, placed_run, refusals_of
+from tacit.operations.learning.rounds import next_round
+from tacit.operations.learning.run import LearningRun, Place, Standing, published_series, read_standing
 from tacit.operations.pace import Pace
 from tacit.operations.results import CollectorAccess
 from tacit.operations.series_rounds import publish_round

@@ -25,7 +25,7 @@ from tacit.errors import UsageError
 from tacit.learning import model_file
 from tacit.learning.architectures import architecture_of
 from tacit.learning.local import examples_of
-from tacit.operations.learning_plans import flips_of, unplaced_series
+from tacit.operations.learning.plans import flips_of, unplaced_series
 from tacit.recipe.encoder_specs import Update
 
 NUMBER = {"type": "number"}

@@ -15,7 +15,7 @@ from tacit.errors import Abort, UsageError
 from tacit.learning.plan import Plan
 from tacit.logview.live import LiveLog, LiveSeries
 from tacit.media_types import PROBLEM_JSON
-from tacit.operations.learning_placing import EPOCHS_AHEAD, Epochs, placed_run, refusals_of, rounds_per_epoch
+from tacit.operations.learning.placing import EPOCHS_AHEAD, Epochs, placed_run, refusals_of, rounds_per_epoch
 from tacit.operations.pace import Pace
 from tacit.operations.publishing import require_model_place, send_model
 from tacit.ports import HttpResponse

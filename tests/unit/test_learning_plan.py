@@ -14,7 +14,7 @@ from tacit.errors import DecodeError, FieldError
 from tacit.learning.plan import EXAMPLE, MAX_PLAN_BYTES, SMALL, Plan
 from tacit.methods.flips import Flips
 from tacit.operations.design_rounds import nobody
-from tacit.operations.learning_plans import forecast, planned_series
+from tacit.operations.learning.plans import forecast, planned_series
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.model import TokenSlot
 from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum

@@ -18,7 +18,7 @@ from tacit.errors import DecodeError, FieldError
 from tacit.learning.local import sent_vector, sent_vectors
 from tacit.learning.plan import EXAMPLE, Plan
 from tacit.learning.projection import Projected, projection_of, relative_error
-from tacit.operations.learning_plans import forecast
+from tacit.operations.learning.plans import forecast
 from tacit.recipe.training import Training
 
 TRAINING: dict[str, Any] = EXAMPLE["training"]  # type: ignore[assignment]

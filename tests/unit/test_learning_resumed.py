@@ -15,8 +15,8 @@ from tacit.errors import UsageError
 from tacit.learning import model_file
 from tacit.learning.plan import Plan
 from tacit.methods.flips import Flips
-from tacit.operations.learning_plans import planned_series
-from tacit.operations.learning_rounds import NextRound, next_round, run_of
+from tacit.operations.learning.plans import planned_series
+from tacit.operations.learning.rounds import NextRound, next_round, run_of
 from tacit.operations.series_rounds import Asked
 from tacit.recipe.asking import asked_until
 from tacit.recipe.context import Context, Stage

@@ -16,7 +16,7 @@ from infra.stacks.examples import MOST_CHARACTERS, dealt, give_examples
 from tacit.errors import UsageError
 from tacit.learning.local import examples_of
 from tacit.learning.plan import EXAMPLE, SMALL, Plan
-from tacit.operations.learning_plans import forecast
+from tacit.operations.learning.plans import forecast
 from tacit.recipe.training import Softmax
 
 

@@ -64,7 +64,7 @@ def learn(
 def demo_plan(devices: int, rounds: int, epsilon: Decimal) -> Plan:
     """The plan of a demo. Raises ``UsageError`` where no noise keeps its epsilon, with an epsilon that can be kept."""
     from tacit.learning.plan import EXAMPLE, Plan
-    from tacit.operations.learning_plans import unplaced_series
+    from tacit.operations.learning.plans import unplaced_series
 
     rate = max(LEAST_RATE, (Decimal(CONTRIBUTIONS) / devices).quantize(Decimal("0.001"), ROUND_UP))
     expected = float(rate * devices)

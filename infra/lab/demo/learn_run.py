@@ -3,7 +3,7 @@
 All parties are the real ones. ``AGENTS`` of the devices are agents of their own, which fetch the round's model through
 the relay and train it; the others are those of ``tacit fleet``. Each has its own digits, coins, attestation identity,
 tokens and sealed reports with a proof of their length. What follows from a round's release is worked out as by
-everybody who reads the log (``tacit.operations.learning_rounds``). One more agent is there for its token.
+everybody who reads the log (``tacit.operations.learning.rounds``). One more agent is there for its token.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from tacit.learning.plan import Plan
 from tacit.models.devices import device_side
 from tacit.models.secure_aggregation.device import DapChannel
 from tacit.models.secure_aggregation.form import SecureAggregation
-from tacit.operations.learning_plans import flips_of, planned_series
-from tacit.operations.learning_rounds import NextRound, next_round, run_of
+from tacit.operations.learning.plans import flips_of, planned_series
+from tacit.operations.learning.rounds import NextRound, next_round, run_of
 from tacit.operations.publishing import send_model
 from tacit.ports import Transport
 from tacit.recipe.claims import independent_claim

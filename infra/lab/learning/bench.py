@@ -20,7 +20,7 @@ from infra.lab.learning.rounds import Central, Flips, trained
 from tacit.dp.repeated.rounds import epsilon_sampled_gaussian
 from tacit.errors import FieldError
 from tacit.learning.plan import EXAMPLE, Plan
-from tacit.operations.learning_plans import flips_of, unplaced_series
+from tacit.operations.learning.plans import flips_of, unplaced_series
 from tacit.recipe.fields import filled
 from tacit.recipe.training import BuiltIn
 

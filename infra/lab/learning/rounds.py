@@ -24,7 +24,7 @@ from tacit.learning.clipping import Clip
 from tacit.learning.local import Examples, room_for_units, sent_vectors
 from tacit.learning.plan import Plan
 from tacit.learning.projection import projection_of
-from tacit.operations.learning_rounds import learned, optimiser_of
+from tacit.operations.learning.rounds import learned, optimiser_of
 from tacit.recipe.encoder_specs import Update, Vector
 from tacit.recipe.quantity import exact
 from tacit.recipe.training import Training

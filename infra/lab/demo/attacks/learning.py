@@ -15,7 +15,7 @@ from tacit.errors import Abort, Refusal, UsageError
 from tacit.learning import model_file
 from tacit.messages import REPORT_ID_SIZE, ReportMetadata, Role, UploadRequest
 from tacit.models.secure_aggregation.device import DapChannel
-from tacit.operations.learning_rounds import NextRound
+from tacit.operations.learning.rounds import NextRound
 from tacit.operations.publishing import send_model
 from tacit.operations.series_rounds import Asked
 from tacit.ports import Entropy, Transport

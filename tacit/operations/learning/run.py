@@ -1,6 +1,6 @@
 """Takes a training run from round to round: publishes the next one, hands out its model, and awaits its release.
 
-Where a run is follows from the plan, the log and the releases alone (``tacit.operations.learning_rounds``), so one that
+Where a run is follows from the plan, the log and the releases alone (``tacit.operations.learning.rounds``), so one that
 was ended goes on at any time, on any machine that has the three. Whatever is sent again is the same as before.
 """
 
@@ -16,7 +16,7 @@ from tacit.errors import Abort, Refusal, UsageError
 from tacit.learning.plan import Plan
 from tacit.logview.live import LiveLog, LiveRecipe, LiveSeries
 from tacit.moments import when
-from tacit.operations.learning_rounds import NextRound, Run, Trained, next_round, run_of
+from tacit.operations.learning.rounds import NextRound, Run, Trained, next_round, run_of
 from tacit.operations.publishing import send_leaf, send_model, signed_leaf
 from tacit.operations.results import PASSING, CollectorAccess, released
 from tacit.operations.series_rounds import awaited, publish_round, published_rounds, series_called

@@ -20,7 +20,7 @@ from tacit.learning.projection import relative_error
 from tacit.methods.flips import Flips
 from tacit.models.parties import Parties
 from tacit.operations.design_rounds import OF_NUMBERS, nobody
-from tacit.operations.learning_stacks import fitting_stack
+from tacit.operations.learning.stacks import fitting_stack
 from tacit.recipe.derive import randomizer_of, shape_of, vdaf_of
 from tacit.recipe.model import TokenSlot
 from tacit.recipe.policy import Policy

@@ -12,7 +12,7 @@ from tacit.logview.live import LiveLog
 from tacit.models.parties import Parties
 from tacit.moments import moment
 from tacit.operations.drafting import next_epoch
-from tacit.operations.learning_plans import planned_series
+from tacit.operations.learning.plans import planned_series
 from tacit.operations.pace import Pace
 from tacit.operations.series_drafting import free_token
 from tacit.recipe.context import Context, Stage

@@ -31,7 +31,7 @@ from tacit.learning.plan import FedAdamPlan, FedAvgPlan, Plan
 from tacit.learning.projection import projection_of
 from tacit.methods.result import rows
 from tacit.moments import when
-from tacit.operations.learning_plans import unplaced_series
+from tacit.operations.learning.plans import unplaced_series
 from tacit.operations.series_rounds import Asked
 from tacit.recipe.asking import asked_until
 from tacit.recipe.encoder import encoder_of
