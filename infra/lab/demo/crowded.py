@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
@@ -29,7 +30,7 @@ DRAWN = (State.SCHEDULED, State.SENT, State.FAILED, State.EXPIRED)
 """What a journal says of a recipe for which the device's coin said yes."""
 
 
-class Crowded(Drilled):
+class Crowded(Drilled, abc.ABC):
     """A world with agents, and with others beside them."""
 
     _agents: int
@@ -56,9 +57,9 @@ class Crowded(Drilled):
             async with self._stack.running(), HttpTransport(connections=64) as direct:
                 yield direct
 
+    @abc.abstractmethod
     async def _crowd(self, recipe: Recipe, world: AgentDeps) -> Others | None:
         """The devices beyond the agents that are asked ``recipe``, ready to send; None where there are none."""
-        raise NotImplementedError
 
     async def _crowd_of(self, recipe: Recipe, world: AgentDeps, devices: int, population: Population) -> Others | None:
         """So many others that know what ``population`` says: their coins, tokens and reports, made before they send.
