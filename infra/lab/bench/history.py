@@ -113,10 +113,10 @@ def _draw(axis: Any, titles: tuple[str, str], lines: dict[str, list[tuple[int, f
         axis.plot(*zip(*points, strict=True), marker="o", label=label)
     axis.set_title(titles[0], fontsize=10)
     axis.set_ylabel(titles[1])
-    axis.set_ylim(bottom=0)
+    axis.set_ylim(0, axis.get_ylim()[1] * (1 + 0.07 * len(lines)))  # room for the legend above the lines
     axis.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=7)
     axis.grid(alpha=0.3)
-    axis.legend(fontsize=7)
+    axis.legend(fontsize=6, loc="upper center", ncols=2, columnspacing=1)
 
 
 def rate_text(rate: float | None, before: str = "") -> str:

@@ -205,7 +205,7 @@ def scaling(
 
 @app.command("all")
 def everything(as_json: AsJson = False, save: Save = False, million: Million = False) -> None:
-    """Run kernels, stages, accounting, ingest and pipeline, in a few minutes. Example: tacit bench all --json --save"""
+    """Run kernels, stages, accounting, ingest and pipeline, in 12 minutes. Example: tacit bench all --json --save"""
 
     from infra.lab.bench.kernels import kernel_rows
 
