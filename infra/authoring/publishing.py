@@ -68,8 +68,8 @@ def sign_file(asked: Signing, read: Callable[[bytes, str], D], show: Callable[[D
     leaf = signed_leaf(document, asked.key)
     replace_file(out, leaf.encode())
     if as_json:
-        told = {"hash": document.hash_text, "name": document.name, "signer": leaf.signer, "file": str(out)}
-        print_json({"type": leaf.type.value, **told})
+        written = {"hash": document.hash_text, "name": document.name, "signer": leaf.signer, "file": str(out)}
+        print_json({"type": leaf.type.value, **written})
         return
     answers().print(f"signed {leaf.type.value} {document.name} as {leaf.signer}: {out}", soft_wrap=True)
     answers().print(f"hash  {document.hash_text}", soft_wrap=True)

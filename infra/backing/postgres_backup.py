@@ -63,7 +63,7 @@ def _lines(dump: Path) -> Iterator[bytes]:
     yield b"\nCOMMIT;\n"
 
 
-def _run(program: str, arguments: Sequence[str], url: str, told: Iterable[bytes] = ()) -> None:
+def _run(program: str, arguments: Sequence[str], url: str, stdin_lines: Iterable[bytes] = ()) -> None:
     command = [_program(program), *arguments]
     environment = {"PATH": os.defpath, "LC_ALL": "C", "PGAPPNAME": "tacit-backup", **_environment(make_url(url))}
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
@@ -73,7 +73,7 @@ def _run(program: str, arguments: Sequence[str], url: str, told: Iterable[bytes]
     ):
         try:
             with contextlib.suppress(BrokenPipeError), cast("IO[bytes]", process.stdin) as stream:
-                for line in told:
+                for line in stdin_lines:
                     stream.write(line)
         except BaseException:
             process.kill()

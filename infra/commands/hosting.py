@@ -65,12 +65,12 @@ async def _run(folder: Path, every: float, until: float | None, *, as_json: bool
 
 
 async def _tell(hosting: AgentHost, voice: _JsonVoice | _WordVoice, every: float) -> None:
-    told: Counts | None = None
+    printed: Counts | None = None
     while True:
         counts = await hosting.counts()
-        if counts != told:
+        if counts != printed:
             voice.counts(counts)
-            told = counts
+            printed = counts
         await asyncio.sleep(every)
 
 

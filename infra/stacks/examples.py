@@ -15,7 +15,7 @@ from tacit.adapters.disk.files import read_bounded, replace_file
 from tacit.errors import UsageError
 
 MOST_BYTES: Final = 64 << 20
-"""Of the file of examples."""
+"""Largest accepted file of examples, in bytes."""
 MOST_CHARACTERS: Final = 1 << 17
 """Of a device's cell: the longest that a CSV file's reader takes."""
 _METRIC: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")

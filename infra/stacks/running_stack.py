@@ -46,9 +46,9 @@ async def until_told(notes: Console, work: Callable[[asyncio.Event], Coroutine[N
     stopping = asyncio.Event()
     with _stop_signals(stopping):
         starting = asyncio.ensure_future(work(stopping))
-        told = asyncio.ensure_future(stopping.wait())
-        await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
-        told.cancel()
+        stop_asked = asyncio.ensure_future(stopping.wait())
+        await asyncio.wait((starting, stop_asked), return_when=asyncio.FIRST_COMPLETED)
+        stop_asked.cancel()
         if not starting.done():
             notes.print("stopping the services")
             starting.cancel()

@@ -91,10 +91,10 @@ def show_fleet(fleet: Fleet, console: Console) -> None:
     """Print how many devices exist and how many are at work, and the last report on each recipe."""
     for trouble in fleet.troubles:
         console.print(Text(trouble, style="bold red"))
-    if (told := fleet.devices) is not None:
+    if (devices := fleet.devices) is not None:
         console.print(
-            f"{told['working']} of {told['devices']} devices at work, {told['failed']} failed; tokens held for "
-            f"{told['slots_held']} of {told['slots_known']} slots; as of {when(told['at'])}"
+            f"{devices['working']} of {devices['devices']} devices at work, {devices['failed']} failed; "
+            f"tokens held for {devices['slots_held']} of {devices['slots_known']} slots; as of {when(devices['at'])}"
         )
     elif not fleet.troubles:
         console.print("no report yet; tacit staging up sends reports while it runs")

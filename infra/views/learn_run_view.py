@@ -53,7 +53,7 @@ class Row:
         }
 
     def line(self) -> Text:
-        """The row for a person."""
+        """One line of text for the terminal: the round, its contributions, loss and accuracy."""
         interval = self.recipe.interval
         missing = "not yet" if self.waits else "none"
         number = missing if self.contributions is None else f"{self.contributions:,}"

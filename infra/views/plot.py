@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from rich.text import Text
 
 ACROSS, DOWN = 2, 4
-"""Dots of a cell."""
+"""Dots of one Braille character: columns, rows."""
 _BITS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 _BLANK = 0x2800
 LEAST_WIDTH = 8

@@ -49,7 +49,7 @@ def _watched_lines(recipe: Recipe, found: WatchedOutlook) -> list[str]:
     spec, form = recipe.question.encoder, form_of(recipe.model)
     if not isinstance(spec, Occurrences):
         return []
-    told, result = (
+    epsilon, result = (
         found.epsilon[name] for name in (form.charged, next(one.name for one in form.capped(Cap.AGGREGATE)))
     )
     against = "one aggregator" if form.proves else "the analyzer, which opens single reports"
@@ -60,7 +60,7 @@ def _watched_lines(recipe: Recipe, found: WatchedOutlook) -> list[str]:
         f"{span(spec.start, spec.end)}; devices that read the recipe later miss earlier events",
         f"each keeps {found.state_bytes:,} bytes of ciphertexts that tell an intruder nothing, and sends "
         f"{found.report_bytes:,}",
-        f"epsilon {told:.4f} against {against}{alone}; no guarantee against an intruder who works with a server",
+        f"epsilon {epsilon:.4f} against {against}{alone}; no guarantee against an intruder who works with a server",
         f"expected standard error of a number: about {found.stderr:,.4g} {unit}",
     ]
 
@@ -77,8 +77,8 @@ def _ranked_line(recipe: Recipe, found: RankedOutlook) -> str:
 
 def _hiding_lines(recipe: Recipe, found: Hiding) -> list[str]:
     count, dummies, part = found.count_epsilon, found.dummies_epsilon, found.part_epsilon
-    told = "without bound" if count is None else f"{count:.4f} before sampling"
-    lines = [f"the number of messages adds epsilon {told}, counted in the claim against one aggregator"]
+    epsilon = "without bound" if count is None else f"{count:.4f} before sampling"
+    lines = [f"the number of messages adds epsilon {epsilon}, counted in the claim against one aggregator"]
     if part:
         devices = sample_of(recipe).attested
         few = "one device" if devices == 1 else f"{devices:,} devices, as a census attests"

@@ -213,5 +213,5 @@ def _answered(response: Mapping[str, Any]) -> list[str]:
     if answered is None:
         return []
     estimate, error = answered["estimate"], answered["stderr"]
-    told = with_margin(estimate, error, ",.0f") if error else number(estimate, ",.0f")
-    return [f"sent by a sample of {told} devices that answered"]
+    estimated = with_margin(estimate, error, ",.0f") if error else number(estimate, ",.0f")
+    return [f"sent by a sample of {estimated} devices that answered"]

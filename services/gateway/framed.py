@@ -117,7 +117,7 @@ class FramedUploads:
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> HttpResponse:
-        """One exchange by itself."""
+        """Pass one request on by itself, in no frame."""
         return await self._onward.request(method, url, headers=headers, body=body)
 
     def groups(self, method: str, url: str) -> bool:

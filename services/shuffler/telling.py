@@ -45,7 +45,7 @@ class Telling:
 
     async def step(self) -> int:
         """Tell what is due; returns how many looks the receivers took."""
-        told, now = 0, self._deps.clock.now()
+        sent, now = 0, self._deps.clock.now()
         for party in self._parties.active():
             task, before = party.task, self._told.get(party.task.task_id, 0)
             onward = party.onward
@@ -59,8 +59,8 @@ class Telling:
             for look in looks:
                 if look.number > before and not await self._tell(party, onward, look):
                     break
-                told += look.number > before
-        return told
+                sent += look.number > before
+        return sent
 
     async def _tell(self, party: AnalyzerParty, onward: Onward, look: Look) -> bool:
         """Tell one look; returns whether the receiver has it."""

@@ -146,8 +146,8 @@ def _further() -> Iterator[MechanismEntry]:
     """Entries for the categorical methods that hide an answer locally and have no further parameters."""
     for one in METHODS.values():
         if issubclass(one, LocalMethod) and one not in (Rr, Krr, Rappor):
-            told = "one report of k categories, randomised by " + one.NAME
-            yield MechanismEntry(one.NAME, _CATEGORY, told, devices.one_report(one), ("e0",))
+            about = "one report of k categories, randomised by " + one.NAME
+            yield MechanismEntry(one.NAME, _CATEGORY, about, devices.one_report(one), ("e0",))
 
 
 _VALUE = {REPLACED: "one device's value becomes any other value"}

@@ -83,10 +83,10 @@ def read_look(body: bytes) -> Look:
 
 
 def _read_look(found: Mapping[str, Any]) -> Look:
-    number, at, told = found["number"], found["at"], found["tenths"]
-    if len(found) != 3 or not (_whole(number, 1, LOOKS) and _whole(at, 0, 1 << 53) and _whole(told, 0, STEPS)):
+    number, at, tenths = found["number"], found["at"], found["tenths"]
+    if len(found) != 3 or not (_whole(number, 1, LOOKS) and _whole(at, 0, 1 << 53) and _whole(tenths, 0, STEPS)):
         raise ValueError("a look is malformed")
-    return Look(number, at, told)
+    return Look(number, at, tenths)
 
 
 def _whole(value: object, least: int, most: int) -> bool:

@@ -21,7 +21,7 @@ Message = TypeVar("Message")
 
 HPKE_CONFIG_MAX_AGE = 86400
 MOST_LOOK = 256
-"""The most bytes of a look."""
+"""Largest body of a shuffler's look at the count, in bytes."""
 
 
 async def read_message(request: web.Request, name: str, limit: int) -> bytes:

@@ -49,7 +49,7 @@ class AsyncAudit:
 
 def follows(act: Act, rows: int, newest: bytes) -> bool:
     """Whether ``act`` is the row after the ``rows`` that lead to ``newest``."""
-    told: dict[str, str | int] = {
+    entry: dict[str, str | int] = {
         "who": act.person,
         "what": act.what,
         "target": act.target,
@@ -60,7 +60,7 @@ def follows(act: Act, rows: int, newest: bytes) -> bool:
     }
     try:
         previous, stated = unb64url(act.previous, length=32), unb64url(act.hash, length=32)
-        computed = row_hash(rows + 1, newest, told)
+        computed = row_hash(rows + 1, newest, entry)
     except DecodeError:
         return False
     return act.number == rows + 1 and previous == newest and stated == computed

@@ -92,7 +92,7 @@ class VectorCurve:
     tau: float
 
     def __call__(self, epsilon: float) -> float:
-        """The bound, at most 1."""
+        """Bound on the hockey-stick divergence at ``epsilon``, 0 to 1."""
         if max(self.gain, self.tau) > _LARGEST_GAIN:
             return 1.0
         inner = epsilon - self.gain

@@ -20,7 +20,7 @@ SERVERS: dict[str, ServerSide] = {
     Local.name: LocalServer(),
     Shuffled.name: ShuffledServer(),
 }
-"""The analyzer's sides."""
+"""Model name -> what the analyzer does for it."""
 SHUFFLERS: dict[str, ServerSide] = {
     Shuffled.name: ShufflerServer(),
     SecureAggregation.name: MixingServer(),

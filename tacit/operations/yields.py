@@ -112,7 +112,7 @@ def yield_of(recipe: Recipe, filling: Filling | None, now: float, released: int 
     contributions."""
     size, interval = recipe.batch.min_batch_size, recipe.interval
     looks = () if filling is None or released is not None else filling.looks
-    told = Filling(recipe.hash_text, size, looks, None if filling is None else filling.next_at)
+    shown = Filling(recipe.hash_text, size, looks, None if filling is None else filling.next_at)
     count, least, most = (released, released, released) if released is not None else _counted(looks, size)
     return Yield(
         min_batch_size=size,
@@ -123,8 +123,8 @@ def yield_of(recipe: Recipe, filling: Filling | None, now: float, released: int 
         most=most,
         at=looks[-1].at if looks else None,
         due=sent_share(interval, now),
-        next_at=None if released is not None else told.next_at,
-        epsilon=float(told.epsilon),
+        next_at=None if released is not None else shown.next_at,
+        epsilon=float(shown.epsilon),
         looks=looks,
         forecast=forecast(recipe, looks) if looks and released is None and now < interval.end else None,
     )

@@ -73,7 +73,7 @@ class External(Part):
 
     @property
     def parameters(self) -> int:
-        """Entries of the model."""
+        """Number of entries of the trained model's parameter vector."""
         return self.entries
 
 
@@ -119,7 +119,7 @@ class Training(Part):
 
     @property
     def parameters(self) -> int:
-        """Entries of the model."""
+        """Number of entries of the trained model's parameter vector."""
         return self.architecture.parameters
 
     @property

@@ -38,7 +38,7 @@ class ShuffledProtocol(Protocol[Value_contra, Result_co]):
 
     @property
     def users(self) -> int:
-        """n, the number of users."""
+        """n of the paper: how many users take part."""
 
     def randomise(self, value: Value_contra, entropy: Entropy, /) -> tuple[int, ...]:
         """The messages of one user, in any number and order. ``ValueError`` for a value outside the domain."""
@@ -134,7 +134,7 @@ class Hist:
 
     @property
     def users(self) -> int:
-        """n, the number of users."""
+        """n of the paper: how many users take part."""
         return self.cell.users
 
     def randomise(self, value: int, entropy: Entropy, /) -> tuple[int, ...]:

@@ -46,7 +46,7 @@ class Bundling:
 
     @property
     def message_size(self) -> int:
-        """Bytes of one message."""
+        """Length of one sealed message in bytes."""
         return message_size(self.task.cells)
 
     def bundle(self, counts: Sequence[int], entropy: Entropy) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TypeVar
 
 import pytest
@@ -14,6 +14,17 @@ from tests.kit import databases
 S = TypeVar("S", bound=DatabaseStore)
 Opening = Callable[[Callable[[str], S]], AbstractAsyncContextManager[S]]
 """Opens a store, given its class, on a database of its own."""
+
+
+@asynccontextmanager
+async def pair_of(store: Callable[[str], S], url: str) -> AsyncIterator[tuple[S, S]]:
+    """Two processes' stores on one PostgreSQL database."""
+    async with AsyncExitStack() as stack:
+        found = store(url), store(url)
+        for one in found:
+            await one.open()
+            stack.push_async_callback(one.close)
+        yield found
 
 
 @pytest.fixture(autouse=True)

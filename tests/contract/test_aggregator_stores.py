@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from tacit.errors import DapAbort, Fatal
 from tacit.messages import Interval, Role
 from tacit.roles.aggregator import Tally, checksum_of
 from tacit.task import BatchClose
-from tests.contract.conftest import Opening
+from tests.contract.conftest import Opening, pair_of
 from tests.contract.sessions import until_waiting
 from tests.kit.oracles.aggregator import Accepted, fold
 from tests.kit.postgres import MakeDatabase
@@ -76,12 +75,7 @@ def pair_url(make_postgres_url: MakeDatabase) -> str:
 
 @pytest.fixture
 async def pair(pair_url: str) -> AsyncIterator[tuple[HelperStore, HelperStore]]:
-    """Two processes' stores on one PostgreSQL database."""
-    async with AsyncExitStack() as stack:
-        found = HelperStore(pair_url), HelperStore(pair_url)
-        for one in found:
-            await one.open()
-            stack.push_async_callback(one.close)
+    async with pair_of(HelperStore, pair_url) as found:
         yield found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from dataclasses import replace
 
 import pytest
@@ -39,7 +38,7 @@ from tacit.codec import b64url
 from tacit.service.app import METRICS, Deps, make_app
 from tacit.service.metrics import WINDOW_SECONDS
 from tacit.task import BatchClose
-from tests.contract.conftest import Opening
+from tests.contract.conftest import Opening, pair_of
 from tests.contract.sessions import until_waiting
 from tests.kit.migrations import assert_migrations_match
 from tests.kit.postgres import MakeDatabase
@@ -63,12 +62,7 @@ def pair_url(make_postgres_url: MakeDatabase) -> str:
 
 @pytest.fixture
 async def pair(pair_url: str) -> AsyncIterator[tuple[LeaderStore, LeaderStore]]:
-    """Two processes' stores on one PostgreSQL database."""
-    async with AsyncExitStack() as stack:
-        found = LeaderStore(pair_url), LeaderStore(pair_url)
-        for one in found:
-            await one.open()
-            stack.push_async_callback(one.close)
+    async with pair_of(LeaderStore, pair_url) as found:
         yield found
 
 

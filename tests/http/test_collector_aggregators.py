@@ -117,13 +117,11 @@ async def selected(tmp_path: Path) -> AsyncIterator[Stage]:
         yield found
 
 
-async def test_reports_come_out_as_one_release(stage: Stage) -> None:
-    reports = stage.pair.kit.reports(1)
-    size = stage.recipe.batch.min_batch_size
-    assert await stage.pair.upload(reports.valid(number % 16) for number in range(size)) is None
+async def released(stage: Stage) -> Any:
+    """The one result of a collection that is asked for before the interval ends. Raises ``AssertionError`` for none."""
     await stage.step()
     status, asked = await stage.call("POST", "/v1/collections", {"recipe_hash": stage.recipe.hash_text})
-    assert status == 201
+    assert status == 201, asked
     await stage.step()
     await stage.pair.end_interval()
     for _ in range(3):
@@ -133,6 +131,14 @@ async def test_reports_come_out_as_one_release(stage: Stage) -> None:
     assert row["state"] == "released", row
     _, document = await stage.call("GET", "/v1/results")
     (result,) = document["results"]
+    return result
+
+
+async def test_reports_come_out_as_one_release(stage: Stage) -> None:
+    reports = stage.pair.kit.reports(1)
+    size = stage.recipe.batch.min_batch_size
+    assert await stage.pair.upload(reports.valid(number % 16) for number in range(size)) is None
+    result = await released(stage)
     assert result["report_count"] == size
     assert [bucket["count"] for bucket in result["buckets"]] == [len(range(cell, size, 16)) for cell in range(16)]
 
@@ -179,17 +185,7 @@ async def test_cells_that_devices_kept_encrypted_come_out_as_one_release(tmp_pat
         size = recipe.batch.min_batch_size
         cells = [[int(cell == number % 5) for cell in range(5)] for number in range(size)]
         assert await stage.pair.upload(map(reports.valid, cells)) is None
-        await stage.step()
-        status, asked = await stage.call("POST", "/v1/collections", {"recipe_hash": recipe.hash_text})
-        assert status == 201, asked
-        await stage.pair.end_interval()
-        for _ in range(3):
-            await stage.step()
-            await stage.pair.clock.advance(60)
-        _, row = await stage.call("GET", f"/v1/collections/{asked['id']}")
-        assert row["state"] == "released", row
-        _, document = await stage.call("GET", "/v1/results")
-    (result,) = document["results"]
+        result = await released(stage)
     assert [(bucket["label"], bucket["count"]) for bucket in result["buckets"]] == [
         (label, size // 5) for label in ("0", "1", "2", "3", "4+")
     ]

@@ -238,6 +238,16 @@ async def closed(found: Subject, party: tuple[Role, Store], recipe: Recipe) -> N
         assert await tx.put_task(row)
 
 
+async def voided(found: Subject, party: tuple[Role, Store], recipe: Recipe, log: Log) -> LiveLog:
+    """The log in which both aggregators have opted in and closed the recipe without a release, as ours has read it."""
+    await closed(found, party, recipe)
+    for role in ("leader", "helper"):
+        log.add(KIT.opt_in_leaf(recipe, role))
+        log.add(KIT.void_leaf(recipe, role))
+    await found.follower.step()
+    return LiveLog.from_leaves(enumerate(map(SignedLeaf.decode, log.entries)))
+
+
 async def test_an_aggregator_is_charged_once_for_a_series_and_waits_for_its_leaf(party: tuple[Role, Store]) -> None:
     series = KIT.series()
     rounds = [KIT.round(series, index) for index in range(2)]
@@ -265,12 +275,7 @@ async def test_an_aggregator_gives_nothing_back_where_answers_decide_who_sends(p
     log = Log(KIT.directory_leaf(), KIT.recipe_leaf(recipe))
     found = subject(party, log, policy("2"))
     await found.follower.step()
-    await closed(found, party, recipe)
-    for role in ("leader", "helper"):
-        log.add(KIT.opt_in_leaf(recipe, role))
-        log.add(KIT.void_leaf(recipe, role))
-    await found.follower.step()
-    live = LiveLog.from_leaves(enumerate(map(SignedLeaf.decode, log.entries)))
+    live = await voided(found, party, recipe, log)
     (charge,) = own_charges(live, await found.rows(), found.clock.now())
     assert (charge.state, charge.counts) == (ChargeState.UNREFUNDED, True)
 
@@ -293,12 +298,7 @@ async def test_a_series_is_void_for_an_aggregator_when_its_time_is_over_and_its_
     log = Log(KIT.directory_leaf(), KIT.series_leaf(series), KIT.recipe_leaf(recipe))
     found = subject(party, log, policy("1"))
     await found.follower.step()
-    await closed(found, party, recipe)
-    for role in ("leader", "helper"):
-        log.add(KIT.opt_in_leaf(recipe, role))
-        log.add(KIT.void_leaf(recipe, role))
-    await found.follower.step()
-    live = LiveLog.from_leaves(enumerate(map(SignedLeaf.decode, log.entries)))
+    live = await voided(found, party, recipe, log)
     rows = await found.rows()
     during, after = (own_charges(live, rows, now) for now in (recipe.interval.end + 1, series.interval.end))
     assert [charge.state for charge in during] == [ChargeState.PENDING]

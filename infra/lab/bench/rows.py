@@ -28,7 +28,7 @@ class Row:
     parameters: Mapping[str, int]
     """Its parameters, or those of the stage."""
     role: str
-    """At whom it is measured."""
+    """The party at which it is measured."""
     path: str
     """Instruction set of a kernel (`baseline`, `avx2`, `avx512`, `ifma`; `off` is pure Python). For public-key work
     `openssl` (one by one), `openssl, batch tokens` (what aggregators do unless told otherwise, where the processor has

@@ -44,7 +44,8 @@ LEAST_SHARE = 0.99
 
 
 class CountedRun(ShuffledRun):
-    """One run, stage by stage."""
+    """A run of model ``shuffled`` in which only some devices are agents; the totals of the others are drawn by the
+    law of their messages."""
 
     _counted: ClassVar[bool] = True
     _has_crowd = False

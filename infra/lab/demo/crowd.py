@@ -49,7 +49,7 @@ class Others(Protocol):
     sampled: int
 
     async def send(self, clock: Clock, tick: Callable[[int], None]) -> None:
-        """Send what they made."""
+        """Upload the prepared reports, each at its drawn time; ``tick`` is told how many have been sent."""
         ...
 
 

@@ -58,10 +58,10 @@ def _result(said: Connection, tick: Callable[[], None]) -> GameResult:
             tick()
 
 
-def _play(game: Game, told: Connection) -> None:
+def _play(game: Game, results: Connection) -> None:
     lives = []
-    with told, contextlib.suppress(BrokenPipeError):
+    with results, contextlib.suppress(BrokenPipeError):
         for life in devices(game.plan, game.learning + game.guessing, SeededEntropy(game.seed)):
             lives.append(life)
-            told.send(None)
-        told.send(judged(lives, game.learning))
+            results.send(None)
+        results.send(judged(lives, game.learning))

@@ -230,7 +230,7 @@ class DemoRun(Crowded):
         return self._policy.model_copy(update=limits | ({"max_batch_size": size} if main else {}))
 
     def _inside(self) -> str:
-        """A value of the data."""
+        """The first value of the data set that is not blank."""
         return next(value for value in self._dataset.values if value.strip())
 
     def _outside(self) -> str:

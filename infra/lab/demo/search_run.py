@@ -43,7 +43,7 @@ MOST_CONTRIBUTIONS = 8_000
 """At most about so many devices take part in some round: the more devices, the lower the sampling rate."""
 AGENTS_OF_A_CROWD = 60
 PAUSE = HOUR // 2
-"""Between two rounds."""
+"""Simulated seconds between two rounds."""
 
 
 class SearchRun(SeriesRun, TextsRun):

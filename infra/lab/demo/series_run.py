@@ -106,15 +106,15 @@ class SeriesRun(Crowded):
     def _privacy(self, series: Series) -> dict[str, Any]:
         """What all rounds together tell, in the form of a release's member."""
         one = self._asked[-1][1][0]["privacy"]
-        told = {
+        epsilons = {
             name: value if value == UNBOUNDED else float(value) for name, value in series.claim.epsilon.root.items()
         }
         return {
             **one,
             "mechanism": f"{one['mechanism']}, {self._part_words(series)}",
             "delta": float(series.claim.delta),
-            "epsilon": told["aggregator"],
-            "by_adversary": told,
+            "epsilon": epsilons["aggregator"],
+            "by_adversary": epsilons,
         }
 
     async def _sightings(self) -> tuple[Sighting, ...]:

@@ -111,7 +111,7 @@ def distinct_cells(weights: Counts, cells: int, draw: Draw) -> Counts:
 
 
 def _once(numbers: Counts) -> Counts:
-    """Each of the numbers once."""
+    """The distinct numbers, sorted; ``numbers`` is sorted in place."""
     numbers.sort()
     first = np.ones(len(numbers), dtype=np.bool_)
     np.not_equal(numbers[1:], numbers[:-1], out=first[1:])

@@ -52,7 +52,7 @@ class Model:
     file: bytes
 
     def stated(self, clip: int | str = 1) -> RoundModel:
-        """What a round says of it."""
+        """The ``question.round_input`` of a round about this model: length, clip and hash of its file."""
         return RoundModel(bytes=len(self.file), clip=clip, model=model_file.name_of(self.file))
 
 

@@ -30,7 +30,7 @@ class Learners:
 
     @property
     def label(self) -> str:
-        """Where the data come from."""
+        """Name of the data set, as a report prints it."""
         return "handwritten digits"
 
     def of(self, first: int, count: int, _generator: np.random.Generator) -> Data:

@@ -46,8 +46,8 @@ def users_table(found: Sequence[Needed]) -> Table:
     )
     for one in found:
         numbers = (one.measured, one.computed, one.tuned, one.flipped, one.central, one.published, one.local)
-        told = ("" if number is None else f"{number:,.0f}" for number in numbers)
-        shown.add_row(one.problem, f"{one.parameter:,}", str(one.values), *told)
+        cells = ("" if number is None else f"{number:,.0f}" for number in numbers)
+        shown.add_row(one.problem, f"{one.parameter:,}", str(one.values), *cells)
     return shown
 
 
@@ -55,8 +55,8 @@ def errors_table(found: Sequence[Largest]) -> Table:
     """The largest errors of every variant, as a table."""
     shown = plain_table("categories", *(name for name, _ in NAMES.values()))
     for one in found:
-        told = (f"{one.means[name]:,.1f} ± {one.stderrs[name]:.1f}" for name in NAMES)
-        shown.add_row(f"{one.categories:,}", *told)
+        cells = (f"{one.means[name]:,.1f} ± {one.stderrs[name]:.1f}" for name in NAMES)
+        shown.add_row(f"{one.categories:,}", *cells)
     return shown
 
 

@@ -75,7 +75,7 @@ def rules_page() -> str:
 
 
 def findings_page() -> str:
-    """What a monitor reports."""
+    """The page ``findings.md``: every kind of finding of a monitor."""
     return page(
         "# Findings of a monitor",
         f"{MADE} `tacit log monitor` and `tacit log verify` print the kind of each finding, and its words.",

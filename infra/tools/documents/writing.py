@@ -74,7 +74,7 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
 
 
 def metrics_page() -> str:
-    """The page of metrics."""
+    """The page ``metrics.md``: every metric with its labels, rule and services."""
     rows = [
         (
             f"`{one.name}`",
@@ -94,7 +94,7 @@ def metrics_page() -> str:
 
 
 def states_page() -> str:
-    """The page of diagrams."""
+    """The page ``states.md``: a state diagram for each table of ``MACHINES``."""
     return page(
         "# States",
         f"{MADE} The code checks every change of a state against these tables (`tacit/states.py`); another one is "

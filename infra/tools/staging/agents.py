@@ -53,20 +53,21 @@ def device_logs(devices: Devices) -> list[Path]:
     ]
 
 
-def told_host(folder: str) -> list[str]:
+def host_arguments(folder: str) -> list[str]:
     """The arguments of ``tacit`` to run the devices in ``folder``."""
     return ["agent", "host", folder, "--every", TELL_SECONDS, "--json"]
 
 
-def told_single(folder: str) -> list[str]:
+def single_arguments(folder: str) -> list[str]:
     """The arguments of ``tacit`` to run the one device in ``folder``."""
     return ["agent", "run", "--config", f"{folder}/{CONFIG_NAME}", "--json"]
 
 
 def _commands(devices: Devices) -> dict[Path, list[str]]:
     """The command of each process, by its log."""
-    told = [*(told_host(str(host)) for host in devices.hosts), *(told_single(str(folder)) for folder in devices.single)]
-    return {log: tacit_command(*arguments) for log, arguments in zip(device_logs(devices), told, strict=True)}
+    hosts = [host_arguments(str(host)) for host in devices.hosts]
+    alone = [single_arguments(str(folder)) for folder in devices.single]
+    return {log: tacit_command(*one) for log, one in zip(device_logs(devices), [*hosts, *alone], strict=True)}
 
 
 @dataclass(frozen=True)
@@ -139,15 +140,15 @@ def counted(devices: Devices, runs: Callable[[Path], bool] = lambda _log: True) 
     """Counts of the devices and their states, as ``tacit agent host`` logs them; for devices with a process of their
     own only whether they started. ``runs``: whether the process that writes a log has not ended."""
     logs = [log for host in devices.hosts if runs(log := host.with_suffix(LOG_SUFFIX))]
-    told = [found for log in logs if (found := _last_counts(log))]
+    counts = [found for log in logs if (found := _last_counts(log))]
     alone = sum(runs(log) and _started(log) for log in (folder / SINGLE_LOG for folder in devices.single))
 
     def total(name: str) -> int:
-        return sum(int(one[name]) for one in told)
+        return sum(int(one[name]) for one in counts)
 
     def by_name(name: str) -> dict[str, int]:
         found = Counter[str]()
-        for one in told:
+        for one in counts:
             found.update(one[name])
         return dict(sorted(found.items()))
 

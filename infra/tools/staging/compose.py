@@ -19,7 +19,7 @@ from infra.stacks.options import organisation_of
 from infra.stacks.tls import AUTHORITY
 from infra.tools.images.domains import DEVICES as DEVICES_IMAGE
 from infra.tools.images.domains import domain_of
-from infra.tools.staging.agents import told_host, told_single
+from infra.tools.staging.agents import host_arguments, single_arguments
 from infra.tools.staging.container_files import DATABASES, PASSWD, PUBLIC, ROLES, SCRIPT, SUPERUSER, files_of
 from infra.tools.staging.container_places import (
     data_network,
@@ -95,7 +95,7 @@ def container_of(layout: Layout, name: str) -> str:
     return f"{project_of(layout.state_dir)}-{name}"
 
 
-def told_service(layout: Layout, name: str) -> list[str]:
+def service_arguments(layout: Layout, name: str) -> list[str]:
     """The arguments of ``tacit`` that run a stack's service in its container."""
     return ["serve", kind_of(name), "--config", f"{FILES}/{layout.configs[name].name}"]
 
@@ -142,7 +142,7 @@ def _service(layout: Layout, name: str, image: str) -> dict[str, Any]:
     config = layout.configs[name].name
     return {
         **body,
-        "command": told_service(layout, name),
+        "command": service_arguments(layout, name),
         "secrets": [{"source": _secret(name, file), "target": f"{FILES}/{file}"} for file in secret],
         "volumes": [
             *(_bind(f"./{name}/{file}", f"{FILES}/{file}") for file in (config, *public)),
@@ -175,12 +175,12 @@ def _database(layout: Layout, organisation: str, image: str) -> dict[str, Any]:
 
 def _devices(layout: Layout, folder: Path, number: int, image: str) -> dict[str, Any]:
     place = f"{FOLDER}/{folder.relative_to(layout.state_dir / FOLDER)}"
-    told = told_single if folder.parent.name == SINGLE else told_host
+    arguments = single_arguments if folder.parent.name == SINGLE else host_arguments
     cpus = float(os.cpu_count() or 1)
     public = f"./{FOLDER}/{PUBLIC}"
     return {
         **_contained(image, user_of(DEVICES), device_legs(layout, number), DEVICES_MEMORY, cpus),
-        "command": told(f"{STACK}/{place}"),
+        "command": arguments(f"{STACK}/{place}"),
         "volumes": [
             _bind(f"./{place}", f"{STACK}/{place}", writable=True),
             _bind(f"{public}/{layout.policy_path.name}", f"{STACK}/{layout.policy_path.name}"),

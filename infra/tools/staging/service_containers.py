@@ -14,7 +14,7 @@ from infra.stacks.processes import DRAINED_SECONDS, READY_SECONDS, Served
 from infra.stacks.readiness_watch import ANSWER_SECONDS
 from infra.stacks.workers import Part
 from infra.tools.images.building import podman, podman_environment
-from infra.tools.staging.compose import container_of, title, told_service
+from infra.tools.staging.compose import container_of, service_arguments, title
 from infra.tools.staging.container_files import hand_over_service
 from infra.tools.staging.podman_compose import Compose
 from tacit.adapters.system import SystemClock
@@ -109,7 +109,7 @@ class ServiceContainer(Served):
     async def _once(self, layout: Layout, also: Sequence[str]) -> None:
         container = ONCE.format(self.container)
         try:
-            await self.compose.run_once(title(self.title), container, [*told_service(layout, self.title), *also])
+            await self.compose.run_once(title(self.title), container, [*service_arguments(layout, self.title), *also])
             await self._until_answers(layout, container)
         finally:
             with contextlib.suppress(UsageError):

@@ -20,7 +20,7 @@ _BUTTERFLY_ROUNDING = 8 * 2.0**-53
 """Bound on the relative rounding of one butterfly: a complex product, its factor and a sum have under 8 units."""
 
 POINTS = 1 << 14
-"""Points of the grid."""
+"""Number of points of the grid on which losses are added up."""
 _BEYOND = 1e-4
 """Share of delta for sums above the window."""
 _ROUNDING = 1e-6

@@ -43,7 +43,7 @@ class ItemCode:
 
     @property
     def length(self) -> int:
-        """Bits of a codeword."""
+        """Number of bits of a codeword."""
         return INNER_BITS * self.outer.symbols
 
     @property

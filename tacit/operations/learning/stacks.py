@@ -15,7 +15,7 @@ from tacit.rules import series_table
 MOST_DEVICES: Final = 10_000
 LEAST_FLOOR: Final = 10
 LEAST_SECONDS: Final = 5
-"""Of an epoch."""
+"""Shortest epoch that is proposed, in seconds."""
 MOST_CAP: Final = 64
 """The largest epsilon of one batch that is proposed."""
 _CLAIMS: Final = frozenset({"claim-cap", "claim-half-batch"})

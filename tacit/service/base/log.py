@@ -146,7 +146,7 @@ class Log:
 
 
 def get_logger(service: str) -> Log:
-    """The log of ``service``."""
+    """The logger whose lines name ``service``."""
     return Log(service)
 
 

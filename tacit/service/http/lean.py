@@ -124,7 +124,7 @@ class Head:
 
     @property
     def remote(self) -> str | None:
-        """The peer's address."""
+        """The peer's address; None where it is not known (a closed or Unix connection)."""
         peer = None if self.transport is None else self.transport.get_extra_info("peername")
         return str(peer[0]) if isinstance(peer, tuple) else None
 

@@ -34,7 +34,7 @@ def problem_answer(abort: Abort) -> Answer:
 
 
 def problem_response(abort: Abort) -> web.Response:
-    """The same for aiohttp."""
+    """``problem_answer`` as an aiohttp response."""
     answer = problem_answer(abort)
     return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
 

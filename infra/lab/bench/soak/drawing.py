@@ -14,7 +14,7 @@ from infra.lab.bench.soak.trends import Verdict
 from infra.views.terminal import curve, plain_table
 
 CELLS = 32
-"""Width of a curve."""
+"""Width of a drawn curve in terminal cells."""
 
 
 def table(found: Soak, judgements: Sequence[Verdict]) -> Table:

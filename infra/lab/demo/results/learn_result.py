@@ -36,7 +36,7 @@ class Line:
     losses: tuple[float, ...]
     accuracy: float
     epsilon: float | None
-    """None: without privacy."""
+    """Epsilon against one aggregator; None for a training without privacy."""
 
     @property
     def words(self) -> str:
@@ -55,7 +55,7 @@ class LearnResult(DemoResult):
 
     @property
     def accuracy(self) -> float:
-        """That of the last model."""
+        """Share of the test examples that the last model classifies rightly, 0 to 1."""
         return self.steps[-1].accuracy
 
     @property
