@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from decimal import Decimal
+from functools import partial
 from itertools import product
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tacit.dp.donation import epsilon_rounds
 from tacit.dp.solve import smallest_epsilon
@@ -22,7 +24,7 @@ from tacit.recipe.claims import _own_losses, _Seen
 
 Outcome = tuple[int, ...]
 Law = dict[Outcome, float]
-NOTHING: Outcome = ()
+Masses = NDArray[np.float64]
 
 
 def report(method: LocalMethod, answer: int | None) -> Law:
@@ -80,15 +82,12 @@ def exact_epsilon(laws: list[tuple[Law, Law]], delta: float) -> float:
             places = sorted({*p, *q})
             one, other = (np.array([law.get(at, 0.0) for at in places]) for law in (p, q))
             whole, neighbour = np.multiply.outer(whole, one).ravel(), np.multiply.outer(neighbour, other).ravel()
-        worst = max(
-            worst,
-            smallest_epsilon(
-                lambda epsilon, p=whole, q=neighbour: float(np.maximum(p - math.exp(epsilon) * q, 0).sum()),
-                delta,
-                100.0,
-            ),
-        )
+        worst = max(worst, smallest_epsilon(partial(stick, whole, neighbour), delta, 100.0))
     return worst
+
+
+def stick(whole: Masses, neighbour: Masses, epsilon: float) -> float:
+    return float(np.maximum(whole - math.exp(epsilon) * neighbour, 0).sum())
 
 
 RR, KRR = Rr(Decimal(1)), Krr(Decimal("1.5"), 3)
