@@ -161,7 +161,9 @@ class _Shown:
     def require_written(self) -> None:
         """Raises ``UsageError`` where the newest model or picture could not be written."""
         if self._unwritten is not None:
-            raise self._unwritten
+            raise UsageError(
+                f"{self._unwritten}; when it can be written, tacit learn show PLAN does so (--model, --plot)"
+            )
 
     def document(self) -> dict[str, Any]:
         """The run as JSON, after it was taken."""
