@@ -186,6 +186,8 @@ def run(arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         tell("failed", _lacking(error, arguments))
         return FAILED
+    if code == INTERRUPTED:  # typer makes an exit code of a Ctrl-C in a command
+        tell("interrupted", "interrupted")
     return int(code) if isinstance(code, int) else OK
 
 

@@ -1,8 +1,9 @@
 """The model files of rounds, which devices fetch in pieces: taken from anybody, because the log says what they are.
 
 A file is taken while a live round in the log names its SHA-256 and length, and stored whole in one transaction. What
-can be known without the body is checked before it is read. All stored files together have at most ``model_bytes``;
-where they would have more, those of rounds that are over give way to that of one that is not.
+can be known without the body is checked before it is read. All stored files together have at most ``model_bytes``,
+shared out evenly between the analysts that the policy names; where an analyst's would have more, those of its rounds
+that are over give way to those of rounds that are not.
 Bodies that are arriving count among the listener's ``receiving_bytes``, so a slow sender keeps nobody out; those that
 have arrived are at most ``_AT_ONCE`` of the largest.
 """
@@ -12,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+from collections.abc import Iterable
 from typing import Final
 
 from recipe_server.config import RecipeServerConfig
-from recipe_server.models import MOST_BYTES
+from recipe_server.models import MOST_BYTES, Named, with_room
 from recipe_server.store import RecipeStore, RecipeTx
 from tacit.codec import b64url
 from tacit.errors import Abort, Refusal
@@ -38,6 +40,7 @@ class ModelFiles:
         self._store = store
         self._ended_seconds = config.ended_seconds
         self._most = config.model_bytes
+        self._analysts = frozenset(config.policy.analysts or {})
         self._arrived = ByteBudget(_AT_ONCE * MOST_BYTES, deps.entropy)
         self._log = get_logger("recipe_server")
 
@@ -61,8 +64,7 @@ class ModelFiles:
                 await tx.models.forget(self._gone())
                 is_new = await self._is_new(tx, model, len(file))
                 if is_new:
-                    if not await self._fits(tx, len(file), self._gone()):
-                        await tx.models.forget(self._now())
+                    await tx.models.keep(self._with_room(await tx.models.named(self._gone())))
                     await tx.models.put(model, file)
         if is_new:
             self._log.info("model_stored", model=b64url(model), bytes=len(file))
@@ -89,23 +91,25 @@ class ModelFiles:
     def _gone(self) -> int:
         return self._now() - self._ended_seconds
 
-    async def _fits(self, tx: RecipeTx, length: int, gone: int) -> bool:
-        """Whether there is room for ``length`` bytes beside the files of rounds that end after ``gone``."""
-        return await tx.models.taken(gone) + length <= self._most
+    def _with_room(self, named: Iterable[Named]) -> dict[bytes, set[int]]:
+        return with_room(named, self._analysts, self._most, self._now())
 
     async def _is_new(self, tx: RecipeTx, model: bytes, length: int) -> bool:
         """Whether an acceptable file is not stored yet. Raises what ``require`` raises."""
-        stated = await tx.models.lengths(model, self._gone())
+        named = await tx.models.named(self._gone())
+        stated = {one.length for one in named if one.model == model}
         if not stated:
             detail = "publish the recipe of the round first, and send its file before the round is over"
             raise Abort(MODEL_UNKNOWN, detail, status=404, title="No live round in the log names this model.")
         if length not in stated:
-            named = " or ".join(map(str, sorted(stated)))
-            raise Refusal("model-length", f"the round's model has {named} bytes, not {length}")
+            words = " or ".join(map(str, sorted(stated)))
+            raise Refusal("model-length", f"the round's model has {words} bytes, not {length}")
         if await tx.models.holds(model):
             return False
-        is_over = not await tx.models.lengths(model, self._now())
-        if not await self._fits(tx, length, self._gone() if is_over else self._now()):
-            detail = "send the file again when earlier rounds are over, or have the operator raise model_bytes"
+        if length not in self._with_room(named).get(model, ()):
+            detail = (
+                "the analyst's share is taken by earlier rounds; send the file again when they are over, or have the "
+                "operator raise model_bytes"
+            )
             raise Abort(MODELS_FULL, detail, status=507, title="There is no room for another model file.")
         return True

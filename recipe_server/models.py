@@ -3,11 +3,15 @@
 A model is *live* while a round that names it is live: it has not ended, or ended less than a grace ago (``gone``: now
 minus that grace, in POSIX seconds). The log decides what a file is: its SHA-256, and its length. Two rounds may state
 different lengths for one hash, of which one file at most has both.
+
+Every analyst has the same share of the room (``with_room``). It is taken by what the log names and not by what is
+stored, so nobody takes that of another: not by files, and not by naming another's models, which then count twice.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Collection, Iterable
+from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -21,6 +25,31 @@ from tacit.recipe.training import FILE_ENTRY, FILE_HEADER, MAX_ENTRIES, MODEL_PI
 MOST_BYTES: Final = FILE_HEADER + FILE_ENTRY * MAX_ENTRIES
 """Most bytes of a model file."""
 _MOST_PIECES = -(-MOST_BYTES // MODEL_PIECE)
+
+
+class Named(NamedTuple):
+    """A live round's file: SHA-256, stated length, the round's analyst, and its end (POSIX seconds)."""
+
+    model: bytes
+    length: int
+    analyst: str
+    ends_at: int
+
+
+def with_room(named: Iterable[Named], analysts: Collection[str], most: int, now: int) -> dict[bytes, set[int]]:
+    """The files, with their lengths, that may be stored at ``now`` of those ``named`` in the log's order: at most
+    ``most`` bytes in all, of each analyst an even share. First come the rounds that are not over, then the others; one
+    that does not fit leaves its room to the next. ``analysts``: who may publish."""
+    rounds = sorted(named, key=lambda one: one.ends_at <= now)
+    left = most // max(1, len({*analysts, *(one.analyst for one in rounds)}))
+    taken, found, counted = dict[str, int](), dict[bytes, set[int]](), set[tuple[str, bytes, int]]()
+    for one in rounds:
+        size, own = taken.get(one.analyst, 0) + one.length, (one.analyst, one.model, one.length)
+        if own not in counted and size <= left:
+            counted.add(own)
+            taken[one.analyst] = size
+            found.setdefault(one.model, set()).add(one.length)
+    return found
 
 
 def model_of(recipe: Recipe) -> RoundModel | None:
@@ -46,13 +75,15 @@ class ModelRows:
         """Record the model that ``recipe``, which is in the log, names; nothing if it trains none."""
         found = model_of(recipe)
         if found is not None:
-            values = {"recipe_hash": recipe.hash, "model": unb64url(found.model), "bytes": found.bytes}
-            await self._connection.execute(sa.insert(ROUND_MODELS).values(**values))
+            stated = {"model": unb64url(found.model), "bytes": found.bytes}
+            own = {"recipe_hash": recipe.hash, "analyst": recipe.parties.analyst.operator}
+            await self._connection.execute(sa.insert(ROUND_MODELS).values(**own, **stated))
 
-    async def lengths(self, model: bytes, gone: int) -> set[int]:
-        """The lengths in bytes that live rounds state for ``model``; empty if none names it."""
-        named = _live(ROUND_MODELS.c.bytes, gone).where(ROUND_MODELS.c.model == model)
-        return set((await self._connection.execute(named)).scalars())
+    async def named(self, gone: int) -> list[Named]:
+        """The files that live rounds name, in the order of the log."""
+        columns = (ROUND_MODELS.c.model, ROUND_MODELS.c.bytes, ROUND_MODELS.c.analyst, RECIPES.c.ends_at)
+        rows = await self._connection.execute(_live(gone, *columns).order_by(RECIPES.c.position))
+        return [Named(bytes(row.model), row.bytes, row.analyst, row.ends_at) for row in rows]
 
     async def put(self, model: bytes, file: bytes) -> None:
         """Store a file whose SHA-256 is ``model``."""
@@ -75,16 +106,23 @@ class ModelRows:
     async def taken(self, gone: int) -> int:
         """Bytes of the stored files of live models."""
         size = sa.select(sa.func.sum(sa.func.length(MODEL_PIECES.c.body)))
-        live = MODEL_PIECES.c.model.in_(_live(ROUND_MODELS.c.model, gone))
+        live = MODEL_PIECES.c.model.in_(_live(gone, ROUND_MODELS.c.model))
         return int(await self._connection.scalar(size.where(live)) or 0)
 
     async def forget(self, gone: int) -> int:
         """Delete the files of models that are no longer live; returns the number of pieces."""
-        live = MODEL_PIECES.c.model.in_(_live(ROUND_MODELS.c.model, gone))
+        live = MODEL_PIECES.c.model.in_(_live(gone, ROUND_MODELS.c.model))
         return (await self._connection.execute(sa.delete(MODEL_PIECES).where(~live))).rowcount
 
+    async def keep(self, models: Collection[bytes]) -> None:
+        """Delete the files of all other models."""
+        stored = await self._connection.execute(sa.select(MODEL_PIECES.c.model).where(MODEL_PIECES.c.number == 0))
+        others = {bytes(model) for model in stored.scalars()}.difference(models)
+        for model in others:
+            await self._connection.execute(sa.delete(MODEL_PIECES).where(MODEL_PIECES.c.model == model))
 
-def _live(column: sa.Column[Any], gone: int) -> sa.Select[Any]:
-    """``column`` of the live rounds that name a model."""
-    joined = sa.select(column).join(RECIPES, RECIPES.c.hash == ROUND_MODELS.c.recipe_hash)
+
+def _live(gone: int, *columns: sa.Column[Any]) -> sa.Select[Any]:
+    """``columns`` of the live rounds that name a model."""
+    joined = sa.select(*columns).join(RECIPES, RECIPES.c.hash == ROUND_MODELS.c.recipe_hash)
     return joined.where(RECIPES.c.ends_at > gone)

@@ -198,9 +198,10 @@ ROUND_MODELS = sa.Table(
     sa.Column("recipe_hash", sa.LargeBinary(32), sa.ForeignKey("recipes.hash"), primary_key=True),
     sa.Column("model", sa.LargeBinary(32), nullable=False),
     _number("bytes"),
+    sa.Column("analyst", sa.String(253), nullable=False, server_default=""),
     sa.Index("round_models_by_model", "model"),
     info={
-        "holds": "SHA-256 and length of the model file that a round names",
+        "holds": "SHA-256 and length of the model file that a round names, and the round's analyst",
         "kept": "always",
     },
 )

@@ -85,7 +85,12 @@ def run(
     own = _plan_in(plan, out, plot)
     shown, layout = _Shown(Files.of(own, test, out, plot, initial), as_json=as_json), layout_of(state_dir)
     signer = read_signing_key(key or layout.analyst_key)
-    asyncio.run(_train(layout, signer, (start, wait), shown))
+    try:
+        asyncio.run(_train(layout, signer, (start, wait), shown))
+    except KeyboardInterrupt:
+        notes().print("what is published goes on; the same command takes the run up again")
+        raise
+    shown.require_written()
     if as_json:
         print_json(shown.document())
 
@@ -117,6 +122,7 @@ def show(
     own = _plan_in(path, model, plot)
     shown = _Shown(Files.of(own, test, model, plot, initial), as_json=as_json, waits=True)
     asyncio.run(_standing(layout_of(state_dir), shown))
+    shown.require_written()
     if as_json:
         print_json(shown.document())
 
@@ -130,9 +136,11 @@ class _Shown:
         self._found: Standing | None = None
         self._rows: list[Row] = []
         self._shown = 0
+        self._unwritten: UsageError | None = None
 
     def take(self, found: Standing) -> None:
-        """Print what is new, and write the newest model and the picture. Raises ``UsageError``."""
+        """Print what is new, and write the newest model and the picture. While rounds follow, a file that cannot be
+        written is no reason to miss them: it is told, and tried again after the next one."""
         from infra.views.learn_run_view import show_run
 
         rows, console = self.files.rows(found), answers(TERMINAL_WIDTH)
@@ -143,7 +151,19 @@ class _Shown:
                 if self._waits or not row.waits:
                     console.print(row.line(), soft_wrap=True)
         self._found, self._rows, self._shown = found, rows, sum(not row.waits for row in rows)
-        self.files.write(found, rows)
+        try:
+            self.files.write(found, rows)
+            self._unwritten = None
+        except UsageError as error:
+            self._unwritten = error
+            notes().print(f"not written: {error}", style="yellow")
+
+    def require_written(self) -> None:
+        """Raises ``UsageError`` where the newest model or picture could not be written."""
+        if self._unwritten is not None:
+            raise UsageError(
+                f"{self._unwritten}; when it can be written, tacit learn show PLAN does so (--model, --plot)"
+            )
 
     def document(self) -> dict[str, Any]:
         """The run as JSON, after it was taken."""
@@ -184,6 +204,7 @@ async def _train(layout: Layout, key: Signer, times: tuple[int | None, float | N
     """Begin the run, or take it up, and show it until it is over; ``times``: its start (POSIX seconds), and how long to
     wait for a release (seconds)."""
     from infra.authoring.learning import begun
+    from infra.views.learn_run_view import waiting_shown
     from tacit.operations.learning.run import LearningRun
 
     (start, wait), files, plan = times, shown.files, shown.files.plan
@@ -191,7 +212,8 @@ async def _train(layout: Layout, key: Signer, times: tuple[int | None, float | N
         at = _place(layout, transport)
         series = await begun(files, at, layout, key, start)
         seconds = float(plan.release_seconds) if wait is None else wait
-        running = LearningRun(plan, series.series.hash_text, at, key, seconds, notes().status, files.initial)
+        telling = partial(waiting_shown, notes(), at.clock.now)
+        running = LearningRun(plan, series.series.hash_text, at, key, seconds, telling, files.initial)
         async for found in running.standings():
             shown.take(found)
 

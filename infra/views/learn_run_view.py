@@ -1,16 +1,22 @@
-"""Shows where a training run is: a row for each round that is over, its state as JSON, and a picture."""
+"""Shows where a training run is: a row for each round that is over, what is waited for, JSON, and a picture."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
-from infra.views.terminal import span
+from infra.views.terminal import BAR_WIDTH, span
 from tacit.extras import require_extra
 from tacit.recipe.quantity import exact
 from tacit.recipe.training import read_round_model
@@ -18,6 +24,7 @@ from tacit.recipe.writing.series_builder import population_of
 
 if TYPE_CHECKING:
     from tacit.logview.live import LiveSeries
+    from tacit.operations.learning.run import Waiting
     from tacit.recipe.model import Recipe
 
 HEADER: Final = f"{'round':>5}  {'contributions':>13}  {'loss':>7}  {'accuracy':>8}  reports"
@@ -89,6 +96,27 @@ def show_run(series: LiveSeries, console: Console) -> None:
     words = f"{own.name}: {own.rounds} rounds, {span(own.interval.start, own.interval.end)}, entry {series.index}"
     console.print(Text(words, style="bold"), soft_wrap=True)
     console.print(Text(HEADER, style="bold"), soft_wrap=True)
+
+
+@contextmanager
+def waiting_shown(console: Console, now: Callable[[], float], waiting: Waiting) -> Iterator[None]:
+    """While something is waited for: what, a bar of the time that is over, and how much is left. Only on a terminal.
+    ``now``: POSIX seconds."""
+    if not console.is_terminal:
+        yield
+        return
+    with Live(get_renderable=lambda: waiting_line(waiting, now()), console=console, transient=True):
+        yield
+
+
+def waiting_line(waiting: Waiting, now: float) -> Group:
+    """The words, and below them bar and time left at ``now`` (POSIX seconds); beyond the end, how long it goes on."""
+    line = Table.grid(padding=(0, 1))
+    over, whole = min(max(now - waiting.start, 0.0), waiting.end - waiting.start), waiting.end - waiting.start
+    left, word = (waiting.end - now, "left") if now < waiting.end else (waiting.last - now, "more at most")
+    bar = ProgressBar(total=max(whole, 1.0), completed=over if whole > 0 else 1.0, width=BAR_WIDTH)
+    line.add_row(bar, Text(f"{timedelta(seconds=math.ceil(max(left, 0.0)))} {word}", style="dim"))
+    return Group(Text(waiting.words), line)
 
 
 def drawn(rows: Sequence[Row], form: str) -> bytes:

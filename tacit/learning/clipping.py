@@ -3,6 +3,9 @@
 The geometric rule of G. Andrew et al., Differentially Private Learning with Adaptive Clipping, 2021: the clip is
 multiplied by exp(-rate (b - target)). The share b comes out of the same noisy sum as the updates, as the mean of one
 more entry of every vector. Decimal arithmetic, so that everybody who has the releases finds the same clip.
+
+A clip never leaves ``LEAST_CLIP`` to ``MAX_CLIP``, in which plans begin, too; so a larger clip before it, or a smaller
+share, never gives a smaller one.
 """
 
 from __future__ import annotations
@@ -11,13 +14,12 @@ from decimal import Context, Decimal
 from fractions import Fraction
 from typing import Final
 
-from tacit.learning.plan import Adaptive
+from tacit.learning.plan import LEAST_CLIP, Adaptive
 from tacit.recipe.quantity import exact, quantity
 from tacit.recipe.training import MAX_CLIP, Quantile
 
 Clip = int | str
 """As a recipe states it."""
-LEAST_CLIP: Final = Decimal("0.000001")
 _DIGITS: Final = Context(prec=4)
 _PRECISE: Final = Context(prec=40)
 

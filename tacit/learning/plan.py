@@ -29,6 +29,8 @@ MAX_PLAN_BYTES: Final = 1 << 16
 MAX_SEED: Final = (1 << 32) - 1
 MAX_RATE: Final = 10
 """Of an adaptive clip."""
+LEAST_CLIP: Final = Decimal("0.000001")
+"""Of an adaptive clip: four digits of it are within the nine places of a recipe."""
 
 
 class FedAvgPlan(Part):
@@ -93,6 +95,8 @@ class Plan(Part):
             raise wrong("adaptive", "and training.quantile belong together: its entry tells the share of short updates")
         if self.adaptive is not None and exact(self.adaptive.rate) > MAX_RATE:
             raise wrong("adaptive.rate", f"must be at most {MAX_RATE}")
+        if self.adaptive is not None and exact(self.clip) < LEAST_CLIP:
+            raise wrong("clip", f"must be at least {LEAST_CLIP} where it is adaptive: it does not fall below that")
         if self.training.length > MAX_LABELS:
             raise wrong(
                 "training.architecture",

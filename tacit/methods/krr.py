@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Self
 
+from tacit.dp.repeated.losses import Curve
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, hex_threshold, keep_threshold, uniform_below
 from tacit.methods.base.estimate import CellModel, Estimate, check_counts
@@ -75,6 +77,13 @@ class Krr(LocalMethod):
         """Probabilities of (the true category, each other category), exactly as drawn."""
         keep = Fraction(self._keep, ONE)
         return keep, (1 - keep) / (self.categories - 1)
+
+    @property
+    def single_curve(self) -> Curve:
+        """Two categories differ in two of k outputs: ``(e^epsilon0 - e^epsilon) / (e^epsilon0 + k - 1)`` at most. A
+        missing answer is the mean of all categories."""
+        most = math.exp(self.local_epsilon)
+        return lambda epsilon: max(0.0, most - math.exp(epsilon)) / (most + self.categories - 1)
 
     def _model(self, design: SampleDesign) -> CellModel:
         hit, noise = self.output_probabilities()

@@ -9,20 +9,35 @@ A series is composed of its rounds (P16, P17, P26):
 | both aggregators            | composition of claim (c)      | the same as (a), from the shuffled batch  |
 | both aggregators, the relay | composition of epsilon0       | epsilon0                                  |
 
-Everything is at the total delta, of which the rounds' own deltas are a part. Noise shares have a smaller
-composition for (a) and (b): that of the rounds' own losses (``tacit.dp.repeated``), with sampling in (a) only.
+Everything is at the total delta, of which the rounds' own deltas are a part. Smaller for rounds with independent coins
+is the composition of their own losses (``tacit.dp.repeated``): of noise shares and of local randomizers against (a) and
+(b), of local randomizers also against (c), with sampling in (a) and (c); of ``krr`` also against (d), where binary
+randomised response has the general one. The smaller one is the claim.
+
+Proof. Of local randomizers, ``Method.aggregate_curve`` and ``reports_curve`` bound a round's hockey stick H(e^epsilon)
+at every epsilon, not at one delta only: the sum's is exact, or the clones' (``tacit.dp.amplification``). The answers
+of a device's neighbours, and those of whoever is in its place in a sample of known size, are of the same domain, or
+missing: a draw that depends on no answer, whose law is a mixture of those of answers (``rr``, ``krr``), or moves one
+cell where an answer moves two. So the curve bounds H between any two laws of the round, as ``tacit.dp.repeated.rounds``
+asks. What others hold may differ from round to round and depend on earlier results; the curves are the largest over it,
+and a pair with a higher curve in each round composes to a higher curve (``tacit.dp.repeated.losses``).
 """
 
 from __future__ import annotations
 
+import enum
+import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeVar
 
 from tacit.dp.claim import Claim
 from tacit.dp.donation import epsilon_donation, epsilon_rounds
 from tacit.dp.hidden_claim import Sample, count_cost
+from tacit.dp.repeated.rounds import epsilon_sampled_rounds, epsilon_visible_rounds
 from tacit.dp.repeated.shares import epsilon_share_rounds
 from tacit.errors import Refusal
+from tacit.methods.base.method import Method
 from tacit.models.form import Adversary, Cap
 from tacit.models.forms import form_of
 from tacit.recipe.derive import randomizer_of
@@ -83,15 +98,15 @@ def total_claim(series: Series, n: int | None = None) -> Claim:
 def independent_claim(recipe: Recipe, rounds: int, total_delta: float, n: int | None = None) -> Claim:
     """The claim of ``rounds`` recipes like ``recipe`` whose coins are independent, at ``total_delta``. Raises the
     refusals of ``total_claim``."""
-    one, step = _claim(recipe, n), randomizer_of(recipe).noise_step
+    one, method = _claim(recipe, n), randomizer_of(recipe)
 
     def composed(row: Adversary) -> float:
         general = _or_refuse(epsilon_rounds, one[row.name], 0.0 if row.pure else one.delta, rounds, total_delta)
-        is_sampled = row.cap is Cap.AGGREGATE and row.unseen
-        if step is None or not (is_sampled or row.cap is Cap.AGGREGATE_WITH_RELAY):
+        seen = _seen_by(row)
+        if seen is None:
             return general
-        rate = float(recipe.rate) if is_sampled else None
-        return min(general, _or_refuse(epsilon_share_rounds, step, one.n, rounds, total_delta, rate))
+        rate = float(recipe.rate) if row.unseen else None
+        return min(general, _or_refuse(_own_losses, method, seen, one.n, rounds, total_delta, rate))
 
     total = {row.name: composed(row) for row in form_of(recipe.model).adversaries}
     return one.changed(
@@ -99,6 +114,39 @@ def independent_claim(recipe: Recipe, rounds: int, total_delta: float, n: int | 
         mechanism=one.mechanism + ROUNDS_SUFFIX,
         delta=total_delta,
     )
+
+
+class _Seen(enum.Enum):
+    """What an adversary sees of a round: the sum, reports in random order, or single reports."""
+
+    SUM, REPORTS, SINGLE = range(3)
+
+
+def _seen_by(row: Adversary) -> _Seen | None:
+    """None where only the general composition holds."""
+    if row.cap is Cap.AGGREGATE_WITH_RELAY or (row.unseen and row.cap is Cap.AGGREGATE):
+        return _Seen.SUM
+    if row.unseen:
+        return _Seen.REPORTS
+    return _Seen.SINGLE if row.pure and row.cap is Cap.LOCAL else None
+
+
+@lru_cache(maxsize=64)
+def _own_losses(method: Method, seen: _Seen, n: int, rounds: int, delta: float, rate: float | None) -> float:
+    """The epsilon at ``delta`` of the losses of ``rounds`` rounds of n reports; ``rate``: that of the coins, None where
+    the adversary sees who took part. Infinite where the losses have no curve."""
+    if method.noise_step is not None:
+        return epsilon_share_rounds(method.noise_step, n, rounds, delta, rate) if seen is _Seen.SUM else math.inf
+    curve = {
+        _Seen.SUM: lambda: method.aggregate_curve(n),
+        _Seen.REPORTS: lambda: method.reports_curve(n),
+        _Seen.SINGLE: lambda: method.single_curve,
+    }[seen]()
+    if curve is None:
+        return math.inf
+    if rate is None:
+        return epsilon_sampled_rounds(curve, 1.0, rounds, delta)
+    return epsilon_visible_rounds(curve, rate, n, rounds, delta)
 
 
 def donation_claim(recipe: Recipe, slots: int, total_delta: float, n: int | None = None) -> Claim:

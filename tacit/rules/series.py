@@ -15,7 +15,7 @@ from tacit.recipe.encoder_specs import Prefixes, Update
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
-from tacit.recipe.training import read_round_model
+from tacit.recipe.training import External, read_round_model
 from tacit.rules.detail import Detail, at_most, exactly
 
 
@@ -99,7 +99,8 @@ def series_levels(series: Series) -> str | None:
 
 def round_model(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """A model is trained in a series, and from publication on ``question.round_input`` states the round's model: the
-    length and hash of its file, and the clip (docs/protocol.md), for the architecture of ``encoder.training``."""
+    length and hash of its file, and the clip (docs/protocol.md), for the architecture of ``encoder.training``; round 0
+    trains the ``initial`` model of an external architecture."""
     spec, text = recipe.question.encoder, recipe.question.round_input
     if not isinstance(spec, Update):
         return None
@@ -109,9 +110,12 @@ def round_model(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     if text is None:
         return None if is_draft else "question.round_input must state the round's model"
     try:
-        read_round_model(text, spec.training)
+        stated = read_round_model(text, spec.training)
     except DecodeError as error:
         return str(error)
+    architecture = spec.training.architecture
+    if recipe.series.index == 0 and isinstance(architecture, External) and stated.model != architecture.initial:
+        return f"round 0 must train {architecture.initial}, the initial model of the series, not {stated.model}"
     return None
 
 

@@ -31,9 +31,15 @@ def added_up(vdaf: Prio3[Any], shares: Sequence[list[int]], report_count: int, s
     if slack:
         modulus = vdaf.field.MODULUS
         values = tuple(value - modulus if value > modulus // 2 else value for value in values)
+    require_plausible(vdaf, values, report_count, slack)
+    return values
+
+
+def require_plausible(vdaf: Prio3[Any], values: tuple[int, ...], report_count: int, slack: int = 0) -> None:
+    """Raise ``ValueError`` for sums that no ``report_count`` verified reports can give; ``slack`` as for
+    ``added_up``."""
     if not _plausible(vdaf, values, report_count, slack):
         raise ValueError(f"the values cannot be the sum of {report_count} valid reports")
-    return values
 
 
 def _plausible(vdaf: Prio3[Any], values: tuple[int, ...], report_count: int, slack: int) -> bool:

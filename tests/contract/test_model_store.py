@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from infra.lab.kit.learning import LEARNING, training_series
 from infra.lab.kit.recipes import RecipeKit
-from recipe_server.models import pieces_of
+from recipe_server.models import Named, pieces_of
 from recipe_server.schema import ROUND_MODELS
 from recipe_server.store import RecipeStore
 from tacit.adapters.databases.sql import engine_of
@@ -25,6 +25,7 @@ from tacit.tlog.log import Node
 from tacit.tlog.merkle import leaf_hash
 
 KIT = RecipeKit()
+ANALYST = KIT.parties().analyst.operator
 SERIES = training_series(KIT)
 WIDE = Training(architecture=Softmax(kind="softmax", inputs=3, classes=2), steps=2, learning_rate="0.5")
 WIDER = training_series(KIT, spec=LEARNING.model_copy(update={"training": WIDE, "length": WIDE.length}), slot=8)
@@ -88,11 +89,11 @@ async def test_a_model_is_live_until_the_last_round_that_names_it_is_over(openin
             async with store.transaction() as tx:
                 assert await tx.models.taken(gone) == sum({FIRST: len(FILE), SECOND: 5}[one] for one in left)
                 assert await tx.models.forget(gone) == 2 - len(left)
-                assert [one for one in (FIRST, SECOND) if await tx.models.lengths(one, gone)] == list(left)
+                assert {one.model for one in await tx.models.named(gone)} == set(left)
                 assert [one for one in (FIRST, SECOND) if await tx.models.holds(one)] == list(left)
         async with store.transaction() as tx:
             assert await tx.models.forget(again.interval.end) == len(pieces_of(FILE))
-            assert await tx.models.lengths(FIRST, again.interval.end) == set()
+            assert await tx.models.named(again.interval.end) == []
 
 
 async def test_rounds_may_state_different_lengths_for_one_hash(opening: Opening) -> None:
@@ -101,8 +102,19 @@ async def test_rounds_may_state_different_lengths_for_one_hash(opening: Opening)
     async with opening(RecipeStore) as store:
         await logged(store, early, late)
         async with store.read() as tx:
-            assert await tx.models.lengths(FIRST, 0) == {36, 44}
-            assert await tx.models.lengths(FIRST, early.interval.end) == {44}
+            ends = early.interval.end, late.interval.end
+            assert await tx.models.named(0) == [Named(FIRST, 36, ANALYST, ends[0]), Named(FIRST, 44, ANALYST, ends[1])]
+            assert [one.length for one in await tx.models.named(early.interval.end)] == [44]
+
+
+async def test_files_that_are_not_kept_are_deleted(opening: Opening) -> None:
+    async with opening(RecipeStore) as store:
+        await logged(store, round_of(0, FIRST), round_of(1, SECOND))
+        async with store.transaction() as tx:
+            await tx.models.put(FIRST, FILE)
+            await tx.models.put(SECOND, b"short")
+            await tx.models.keep([SECOND, bytes(32)])
+            assert [await tx.models.holds(one) for one in (FIRST, SECOND)] == [False, True]
 
 
 @pytest.fixture(params=["file", "postgres"])
@@ -139,12 +151,12 @@ async def test_the_rounds_in_a_log_of_before_name_their_models(url: str) -> None
             await connection.execute(sa.text(statement))
     await store.open()
     async with store.read() as tx:
-        assert await tx.models.lengths(FIRST, 0) == {36}
+        assert [one.length for one in await tx.models.named(0)] == [36]
     await store.close()
     async with engine.connect() as connection:
-        assert await rows(connection) == before == [(trained.hash, FIRST, 36)]
+        assert await rows(connection) == before == [(trained.hash, FIRST, 36, ANALYST)]
     await engine.dispose()
 
 
-async def rows(connection: AsyncConnection) -> list[tuple[bytes, bytes, int]]:
+async def rows(connection: AsyncConnection) -> list[tuple[bytes, bytes, int, str]]:
     return [tuple(row) for row in await connection.execute(sa.select(ROUND_MODELS))]

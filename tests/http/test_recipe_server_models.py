@@ -24,6 +24,7 @@ from tests.http.model_stage import (
     OTHER,
     OTHER_PATH,
     PATH,
+    POLICY,
     ModelServer,
     model_server,
     round_of,
@@ -129,6 +130,26 @@ async def test_the_file_of_a_round_that_is_over_gives_way_to_that_of_one_that_is
     assert not await server.serves()
     assert await server.refuses(MODEL.file) == (507, "problem:models-full"), "and does not come back in its place"
     assert await server.serves(OTHER_PATH)
+
+
+async def test_an_analyst_cannot_take_the_share_of_another(server: ModelServer) -> None:
+    await server.publish(KIT.recipe_leaf(round_of(2, OTHER)))
+    await server.network.unmount(URL)
+    both = {**(POLICY.analysts or {}), "other.example": KIT.parties().analyst.signing_key}
+    changes = {"model_bytes": 2 * len(MODEL.file), "policy": POLICY.model_copy(update={"analysts": both})}
+    await server.begin(**changes)
+    await server.stored(MODEL.file)
+    assert await server.refuses(OTHER.file, OTHER_PATH) == (507, "problem:models-full"), "although half is free"
+    await server.network.unmount(URL)
+    with server.database() as database:
+        database.execute("UPDATE round_models SET analyst = 'other.example' WHERE model != ?", (sha(MODEL.file),))
+    await server.begin(**changes)
+    assert await server.stored(OTHER.file, OTHER_PATH) == 201
+    assert await server.serves(), "and nobody loses a file by that"
+
+
+def sha(file: bytes) -> bytes:
+    return hashlib.sha256(file).digest()
 
 
 async def test_of_uploads_at_the_same_time_one_stores_the_file(server: ModelServer) -> None:

@@ -14,16 +14,18 @@ import numpy as np
 import pytest
 
 from infra.authoring.learning import Files
+from infra.commands.learn_run import _Shown
 from infra.lab.kit.learning import STROKES
 from infra.stacks.api import whole_log
 from infra.stacks.layout import signing_key_of
 from infra.views.learn_run_view import run_document
+from tacit.errors import UsageError
 from tacit.learning import model_file
 from tacit.learning.plan import Plan
 from tacit.logview.live import LiveLog
 from tacit.operations.learning.placing import Epochs, placed_run, refusals_of
 from tacit.operations.learning.rounds import next_round
-from tacit.operations.learning.run import LearningRun, Place, Standing, published_series, read_standing
+from tacit.operations.learning.run import LearningRun, Place, Standing, Waiting, published_series, read_standing
 from tacit.operations.pace import Pace
 from tacit.operations.results import CollectorAccess
 from tacit.operations.series_rounds import publish_round
@@ -79,7 +81,7 @@ class Noting:
 
 
 @contextlib.contextmanager
-def untold(_words: str) -> Iterator[None]:
+def untold(_waiting: Waiting) -> Iterator[None]:
     yield
 
 
@@ -158,6 +160,7 @@ def check_files(last: Standing, folder: Path) -> None:
     with np.load(layers) as found:
         assert sorted(found) == ["biases", "weights"]
         assert found["weights"].ravel().tolist() + found["biases"].tolist() == parameters.tolist()
+    check_unwritten(last, folder)
     document = json.loads(json.dumps(run_document(last.series, rows, model_file.name_of(last.run.model))))
     assert document["rounds"] == [
         {
@@ -174,6 +177,21 @@ def check_files(last: Standing, folder: Path) -> None:
     assert (document["devices"], document["private"], document["clip"]) == (DEVICES, True, 1)
     assert document["seconds"] == 2 * PLAN.period - PLAN.release_seconds
     assert float(document["epsilon"]["aggregator"]) <= 8
+
+
+def check_unwritten(last: Standing, folder: Path) -> None:
+    """A file that cannot be written ends no run; it is told at the end, unless it could be written later."""
+    gone = folder / "gone"
+    gone.mkdir()
+    shown = _Shown(Files.of(PLAN, None, gone / "newest.model", None), as_json=True)
+    gone.rmdir()
+    shown.take(last)
+    with pytest.raises(UsageError, match="No such file"):
+        shown.require_written()
+    gone.mkdir()
+    shown.take(last)
+    shown.require_written()
+    assert (gone / "newest.model").read_bytes() == last.run.model
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.lab.kit.learning import LEARNING, model_of, training_series
+from infra.lab.kit.learning import LEARNING, external, model_of, training_series
 from infra.lab.kit.recipes import NOW, RecipeKit
 from tacit.errors import FieldError
 from tacit.recipe.context import Context, Stage
@@ -74,6 +74,16 @@ def test_a_round_states_a_model_of_the_trainings_length() -> None:
     assert said(SERIES, model.stated("0.5").text()) == []
     (short,) = said(SERIES, model.stated("0.5").text().replace(str(len(model.file)), str(len(model.file) + 4)))
     assert "a model of this architecture has 36" in short
+
+
+def test_round_0_of_an_external_model_trains_the_one_that_the_series_names() -> None:
+    first, other = model_of(LEARNING, seed=1), model_of(LEARNING, seed=2)
+    series = training_series(KIT, spec=external(first))
+    assert said(series, first.stated().text()) == []
+    (why,) = said(series, other.stated().text())
+    assert why.startswith(f"round 0 must train {first.stated().model}")
+    later = KIT.round(series, 1, other.stated().text())
+    assert check(later, POLICY, PUBLISH, only={RULE}) == [], "later models follow from releases, which no rule reads"
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,16 @@ def test_a_device_sends_the_projection_of_its_update_within_the_norm() -> None:
     np.testing.assert_array_equal(rows[1], sent_vector(spec, large, 0.5, 1.0, projected))
 
 
+def test_an_update_that_a_seed_was_sought_for_is_no_longer_than_any_other_when_it_is_sent() -> None:
+    spec, name = training(), b64url(seed(4))
+    projected = projection_of(spec, name)
+    assert projected is not None
+    sought = projected.estimate(np.ones(256))
+    sought *= 0.9 / np.linalg.norm(sought)
+    assert np.linalg.norm(projected.project(sought[np.newaxis])) > 1.2, "no seed makes more of an update"
+    assert np.linalg.norm(sent_vector(spec, sought, 1.0, 1.0, projected)) == pytest.approx(1.0)
+
+
 def test_a_projection_that_is_missing_or_of_another_training_is_never_sent() -> None:
     update = np.ones(650)
     other = projection_of(training(projection={"entries": 255}), b64url(seed(5)))

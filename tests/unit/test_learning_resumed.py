@@ -13,7 +13,7 @@ import pytest
 from infra.lab.kit.recipes import NOW, RecipeKit
 from tacit.errors import UsageError
 from tacit.learning import model_file
-from tacit.learning.plan import Plan
+from tacit.learning.plan import FedAvgPlan, Plan
 from tacit.methods.flips import Flips
 from tacit.operations.learning.plans import planned_series
 from tacit.operations.learning.rounds import NextRound, next_round, run_of
@@ -162,12 +162,12 @@ def test_entries_that_a_release_leaves_out_are_0_and_batches_are_added() -> None
     first = following(plan, (), 0)
     listed = [{"label": "3", "count": 0, "estimate": 40.0}]
     rest = len(encoder_of(first.recipe.question).labels) - 1
-    one = released(first.recipe, 0, buckets=listed, report_count=5, unlisted={"answers": rest, "estimate": 0.0})
+    one = released(first.recipe, 0, buckets=listed, report_count=1_500, unlisted={"answers": rest, "estimate": 0.0})
     after = run_of(plan, series_of(plan), [(first.recipe, (one, {**one, "batch_id": "B"}))])
     change = model_file.decode(after.model) - model_file.decode(first.model)
     assert np.flatnonzero(change).tolist() == [3]
-    assert change[3] == pytest.approx(0.5 * 40 * 0.5 * 2 / 10)
-    assert after.rounds[0].contributions == 10
+    assert change[3] == pytest.approx(0.5 * 40 * 0.5 * 2 / 3_000)
+    assert after.rounds[0].contributions == 3_000
 
 
 def test_a_round_without_a_release_is_passed_over_and_the_run_stays_the_same_for_everybody() -> None:
@@ -209,7 +209,7 @@ def test_a_window_that_was_missed_is_left_out_and_after_the_last_there_is_none()
         ({"buckets": [1]}, "is malformed"),
         ({"report_count": None}, "has no contributions"),
         ({"report_count": 1.5}, "has no contributions"),
-        ({"report_count": 10**400}, "is malformed"),
+        ({"report_count": 10**400}, "does not have the 1500 to 4000 contributions"),
         ({"unlisted": 1}, "is malformed"),
     ],
 )
@@ -231,11 +231,41 @@ def test_a_release_that_comes_twice_is_refused_and_the_order_of_others_changes_n
 
 
 def test_releases_that_lead_to_no_finite_model_say_what_to_do() -> None:
-    plan = Plan.model_validate({**TINY, "server": {"kind": "fedavg", "learning_rate": 999_999_999}})
-    recipe = following(plan, (), 0).recipe
-    huge = [{"label": str(at), "estimate": (-1) ** at * 1e300} for at in range(17)]
+    server = FedAvgPlan.model_construct(kind="fedavg", learning_rate=10**60, momentum=None)
+    plan = PLAN.model_copy(update={"server": server})
     with pytest.raises(UsageError, match="give the plan lower learning rates and another name"):
-        run_of(plan, series_of(plan), [(recipe, (released(recipe, 0, buckets=huge),))])
+        run_of(plan, series_of(), ROUNDS[:1])
+
+
+@pytest.mark.parametrize("proof", ["range", "norm"])
+def test_a_release_is_trained_on_only_where_so_many_contributions_can_add_up_to_it(proof: str) -> None:
+    plan = Plan.model_validate({**TINY, "proof": proof})
+    series, reports = series_of(plan), 1_500
+    recipe = following(plan, (), 0).recipe
+    method = randomizer_of(recipe)
+    assert isinstance(method, Flips)
+
+    def said(counts: Sequence[int], reports: int = reports) -> str:
+        found = method.estimate([0] * method.cells, reports, design_of(recipe)).values
+        slope = reports / (float(recipe.rate) * method.scale * reports) * float(method.unit)
+        values = [value + slope * count for value, count in zip(found, counts, strict=True)]
+        buckets = [{"label": str(at), "estimate": value} for at, value in enumerate(values)]
+        try:
+            run_of(plan, series, [(recipe, (released(recipe, 0, reports, buckets=buckets),))])
+        except UsageError as error:
+            return str(error)
+        return ""
+
+    middle, largest = reports * method.largest // 2, reports * method.largest
+    others = [middle] * (method.cells - 1)
+    for possible in (0, middle, largest):
+        assert said([possible, *others]) == ""
+    for beyond in (-1, largest + 1, 2**40, -(2**70)):
+        assert "cannot add up to" in said([beyond, *others])
+    everywhere = said([largest] * method.cells)
+    assert bool(everywhere) == (proof == "norm"), "together they would be longer than so many proved vectors"
+    assert "the 1500 to 4000 contributions" in said([middle, *others], 1_499)
+    assert "the 1500 to 4000 contributions" in said([middle, *others], 4_001)
 
 
 def test_a_round_that_trains_another_model_and_a_series_of_another_plan_are_refused() -> None:

@@ -181,8 +181,9 @@ def test_without_donation_every_claim_composes() -> None:
     series = KIT.series(rounds=4, donation_slots=None)
     one, total = claim_of(series.probe), total_claim(series)
     for name in ("aggregator", "aggregator_with_relay", "both_aggregators"):
-        assert total[name] == epsilon_composed(one[name], one.delta, 4, 1e-6)
-    assert total["both_aggregators_with_relay"] == epsilon_composed(one.epsilon0, 0.0, 4, 1e-6)
+        assert one[name] < total[name] < 0.6 * epsilon_composed(one[name], one.delta, 4, 1e-6)
+    general = epsilon_composed(one.epsilon0, 0.0, 4, 1e-6)
+    assert 0.9 * general < total["both_aggregators_with_relay"] <= general
 
 
 def test_rounds_of_noise_shares_compose_their_own_losses_with_sampling_against_the_aggregator_alone() -> None:
@@ -265,7 +266,7 @@ def test_the_donation_of_a_recipe_is_cheaper_than_as_many_independent_rounds() -
     once = donation_claim(recipe, 10, 1e-6)
     many = independent_claim(recipe, 10, 2e-6)
     for name, epsilon in once.items():
-        assert epsilon < many[name] / 5
+        assert epsilon < many[name] / 1.5
 
 
 def test_expected_contributions_fall_by_the_share_that_is_left() -> None:

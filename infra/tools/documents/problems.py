@@ -26,7 +26,7 @@ OF_SERVICES = (
         "`model-hash`)",
     ),
     (MODEL_UNKNOWN, "404", "recipe server", "no live round in the log names this model file"),
-    (MODELS_FULL, "507", "recipe server", "the stored model files take all of `model_bytes`"),
+    (MODELS_FULL, "507", "recipe server", "the analyst's model files take all of its share of `model_bytes`"),
     (
         f"{REFUSAL_PREFIX}<rule>",
         "422",

@@ -41,8 +41,8 @@ def read_bounded(path: Path, most: int) -> bytes:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write ``path`` whole or not at all. An existing file or link is replaced, never written through. Raises
-    ``UsageError``."""
+    """Write ``path`` whole or not at all, also where the machine stops meanwhile. An existing file or link is replaced,
+    never written through. Raises ``UsageError``."""
     try:
         if _is_device(path) or (path.exists() and not path.is_file()):
             raise UsageError(f"{path}: not a regular file")
@@ -50,7 +50,10 @@ def replace_file(path: Path, data: bytes) -> None:
         try:
             with open(draft, "xb") as file:
                 file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
             draft.replace(path)
+            sync_folder(path.parent)
         except BaseException:
             draft.unlink(missing_ok=True)
             raise

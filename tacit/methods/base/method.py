@@ -7,6 +7,7 @@ the shape of a question and the members that belong to it.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from tacit.dp.amplification import delta_fmt22, epsilon_fmt22
 from tacit.dp.binomial_noise import NoiseShare
 from tacit.dp.calibrate import largest_epsilon0
 from tacit.dp.parameters import MAX_EPSILON0, MAX_N
+from tacit.dp.repeated.losses import Curve
 from tacit.dp.reports import NoiseStep
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.estimate import CellModel, Estimate
@@ -28,6 +30,8 @@ from tacit.ports import Entropy
 SHUFFLE_FMT22 = "shuffle-fmt22"
 EPSILON_PLACES = 4
 """Decimals to which a local epsilon is searched."""
+MOST_COUNTED = 1 << 17
+"""So many reports are summed exactly for the curve of a sum; a device computes one in two seconds."""
 Measurement = int | list[int]
 """The VDAF's input: a category for Prio3Histogram, a bit for Prio3Count, bits for Prio3MultihotCountVec, an integer for
 Prio3Sum, integers for Prio3SumVec, values and then their noises for Prio3L2BoundSum. For one server that searches
@@ -243,6 +247,20 @@ class Method(ABC):
     def reports_epsilon(self, n: int, delta: float, /) -> float:
         """epsilon at ``delta`` of n single reports in an order that reveals nothing."""
 
+    def aggregate_curve(self, _n: int) -> Curve | None:
+        """An upper bound of the hockey stick of the sum of ``_n`` reports at every epsilon, any one of which is
+        replaced; None where no such bound is computed."""
+        return None
+
+    def reports_curve(self, _n: int) -> Curve | None:
+        """The same for ``_n`` single reports in an order that reveals nothing."""
+        return None
+
+    @property
+    def single_curve(self) -> Curve | None:
+        """The same for one report by itself; None where it is not below that of binary randomised response."""
+        return None
+
     def thresholds(self) -> dict[str, Any]:
         """The thresholds with which draws are compared, in hex, for authors of other device implementations."""
         return {}
@@ -335,6 +353,24 @@ class LocalMethod(Method):
     def reports_epsilon(self, n: int, delta: float, /) -> float:
         """Amplification by shuffling, which holds for every epsilon0-LDP method."""
         return epsilon_fmt22(self.local_epsilon, n, delta)
+
+    def reports_curve(self, n: int) -> Curve:
+        """Amplification by shuffling. A rejection says nothing about the answer, and what is sent is epsilon0-LDP."""
+        return lambda epsilon: delta_fmt22(epsilon, self.local_epsilon, n)
+
+    def aggregate_curve(self, n: int) -> Curve:
+        """That of the reports or, where it is lower, ``aggregate_delta``. With eta the chance that one of the reports
+        is rejected, ``P(S | all are sent) <= P(S) / (1 - eta)`` and ``Q(S) <= (1 - eta) Q(S | all are sent) + eta``,
+        whence ``(H + e^epsilon eta) / (1 - eta)``. Of more than ``MOST_COUNTED`` reports the others only add what does
+        not depend on the answer."""
+        shuffled, counted = self.reports_curve(n), min(n, MOST_COUNTED)
+        eta = -math.expm1(counted * math.log1p(-self.reject_probability))
+
+        def lower(epsilon: float) -> float:
+            exact = self.aggregate_delta(epsilon, self.local_epsilon, counted) + math.exp(epsilon) * eta
+            return min(shuffled(epsilon), exact / (1 - eta) if eta < 1 else 1.0)
+
+        return lower
 
 
 def rounded_epsilon0(value: float) -> Decimal:

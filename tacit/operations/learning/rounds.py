@@ -1,9 +1,8 @@
 """Where a training run is: the model of every round, and what is published next.
 
 All of it follows from the plan, the log and the releases, bit for bit, so a run can be taken up by anybody who has the
-three. A release states totals over all devices, made of the sum over those who took part divided by the rate q of their
-coin (``tacit.methods.flips``); the mean update is the sum over their number n, ``q total / n``, times the
-clip of that round.
+three. The mean update of a round is what its release says (``tacit.operations.learning.releases``), times the clip of
+that round.
 
 A round without a release in time may be passed over: the next one then trains the same model again. Which of the two
 happened is read from the model that the next round's recipe names.
@@ -12,12 +11,11 @@ happened is read from the model that the next round's recipe names.
 from __future__ import annotations
 
 import copy
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,12 +27,11 @@ from tacit.learning.first_model import first_model
 from tacit.learning.optimisers import FedAdam, FedAvg, Optimiser
 from tacit.learning.plan import FedAdamPlan, FedAvgPlan, Plan
 from tacit.learning.projection import projection_of
-from tacit.methods.result import rows
 from tacit.moments import when
 from tacit.operations.learning.plans import unplaced_series
+from tacit.operations.learning.releases import released_mean
 from tacit.operations.series_rounds import Asked
 from tacit.recipe.asking import asked_until
-from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.quantity import exact
 from tacit.recipe.series import Series, SeriesClaim
@@ -100,15 +97,14 @@ def run_of(plan: Plan, series: Series, rounds: Sequence[Asked], initial: bytes |
     """Where the run of ``plan`` is in ``series`` after its published ``rounds``, in the order of their indices; a round
     may be missing. ``initial``: the first model's file, where only the application knows the model. Raises
     ``UsageError`` for a series of another plan, for a round that trains another model than follows from the releases
-    before it, for releases that are not of their round, are malformed or come twice, where they lead to no finite
-    model, and as ``first_model``."""
+    before it, where releases lead to no finite model, and as ``released_mean`` and ``first_model``."""
     _require_of_plan(plan, series)
     state = _State(first_model(plan.training.architecture, plan.seed, initial), optimiser_of(plan), plan.clip)
     found, stepped, last = list[Trained](), state, -1
     for recipe, documents in rounds:
         index = _index_of(series, recipe, last)
         state, model = _begun(plan, recipe, (stepped, state))
-        mean, contributions = _released(recipe, documents)
+        mean, contributions = released_mean(recipe, documents)
         stepped = state if mean is None else state.after(plan, mean, model)
         found.append(Trained(index, model_file.encode(state.parameters), state.clip, contributions))
         last = index
@@ -203,45 +199,3 @@ def learned(plan: Plan, mean: NDArray[np.float64], clip: Clip, model: str) -> tu
     if plan.adaptive is None or training.quantile is None:
         return update, clip
     return update, next_clip(plan.adaptive, clip, share_unshortened(training.quantile, float(mean[-1])))
-
-
-def _released(recipe: Recipe, documents: Sequence[Mapping[str, Any]]) -> tuple[NDArray[np.float64] | None, int | None]:
-    """As ``_mean_vector``. Raises ``UsageError`` for documents that are no releases of the round, too."""
-    if any(one in documents[:at] for at, one in enumerate(documents)):
-        raise UsageError(f"a release of {recipe.name} comes twice")
-    try:
-        return _mean_vector(recipe, documents)
-    except (AttributeError, LookupError, OverflowError, TypeError, ValueError) as error:
-        raise UsageError(f"a release of {recipe.name} is malformed") from error
-
-
-def _mean_vector(
-    recipe: Recipe, documents: Sequence[Mapping[str, Any]]
-) -> tuple[NDArray[np.float64] | None, int | None]:
-    """The mean of what was sent in a round, and how many took part; None where nothing is released."""
-    if not documents:
-        return None, None
-    if any(one.get("recipe_hash") != recipe.hash_text for one in documents):
-        raise UsageError(f"a release is not of {recipe.name}")
-    if any(type(one["report_count"]) is not int or one["report_count"] < 1 for one in documents):
-        raise UsageError(f"a release of {recipe.name} has no contributions")
-    labels = encoder_of(recipe.question).labels
-    columns = [_totals(recipe, one, labels) for one in documents]
-    reports = sum(one["report_count"] for one in documents)
-    totals = np.array([math.fsum(cell) for cell in zip(*columns, strict=True)])
-    return totals * (float(recipe.rate) / reports), reports
-
-
-def _totals(recipe: Recipe, document: Mapping[str, Any], labels: Sequence[str]) -> list[float]:
-    """The estimates of a release in the order of ``labels``; of many, those that are 0 are not listed."""
-    found = rows(document)
-    listed = {row["label"]: float(row["estimate"]) for row in found}
-    unlisted = document.get("unlisted", {}).get("answers", 0)
-    if (
-        len(found) + unlisted != len(labels)
-        or len(listed) < len(found)
-        or not listed.keys() <= set(labels)
-        or not all(map(math.isfinite, listed.values()))
-    ):
-        raise UsageError(f"a release of {recipe.name} does not have the {len(labels)} numbers of its update")
-    return [listed.get(label, 0.0) for label in labels]

@@ -90,6 +90,16 @@ async def published_series(at: Place, series: Series, key: Signer) -> LiveSeries
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What is waited for, from ``start`` to ``end`` (POSIX seconds) at the latest, and not for longer than ``last``."""
+
+    words: str
+    start: float
+    end: float
+    last: float
+
+
 @dataclass
 class LearningRun:
     """The run of ``plan`` whose series has this ``name`` or hash. ``key``: the analyst's; ``wait``: so many seconds
@@ -101,7 +111,7 @@ class LearningRun:
     at: Place
     key: Signer
     wait: float
-    telling: Callable[[str], AbstractContextManager[object]]
+    telling: Callable[[Waiting], AbstractContextManager[object]]
     initial: bytes | None = None
     _released: dict[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict, repr=False)
 
@@ -129,9 +139,14 @@ class LearningRun:
             try:
                 return await step(found)
             except TransportError as error:
-                with self.telling(f"{error}; again in {TRY_SECONDS:g} s"):
+                with self._waiting(f"{error}; again", TRY_SECONDS):
                     await self.at.clock.sleep(TRY_SECONDS)
         return await step(found)
+
+    def _waiting(self, words: str, seconds: float) -> AbstractContextManager[object]:
+        """Show what is waited for, from now on."""
+        now = self.at.clock.now()
+        return self.telling(Waiting(words, now, now + seconds, now + seconds))
 
     async def _begin(self, found: Standing) -> Standing:
         """Publish the round that follows, unless another run of the plan did, and wait until the log shows it."""
@@ -166,9 +181,10 @@ class LearningRun:
         recipe, at = live.recipe, self.at
         if live.is_void:
             return "void"
-        words = f"{recipe.name}: reports come until {when(recipe.interval.end)}, then its release"
+        interval = recipe.interval
+        words = f"{recipe.name}: reports come until {when(interval.end)}, then its release"
         try:
-            with self.telling(words):
+            with self.telling(Waiting(words, interval.start, interval.end, interval.end + self.wait)):
                 return "" if await awaited(at.transport, at.collector, recipe, at.clock, self.wait) else "not released"
         except Refusal as refusal:
             return f"{refusal.rule}: {refusal.detail}"
@@ -194,7 +210,7 @@ class LearningRun:
         """Wait until the log shows the token keys of a round, without which nobody accepts it."""
         token, clock, until = recipe.token, self.at.clock, asked_until(recipe.interval)
         words = f"{recipe.name}: waiting for the token keys of epoch {token.epoch}"
-        with self.telling(words):
+        with self._waiting(words, until - clock.now()):
             while (await self.at.log()).directory(token.issuer, token.epoch) is None:
                 left = until - clock.now()
                 if left <= 0:
