@@ -1,0 +1,322 @@
+"""Training runs of the admin service: a plan is drafted, approved and published, and the service carries its rounds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.lab.kit.learning import STROKES
+from infra.lab.kit.recipes import RecipeKit
+from services.admin.questions.followed_log import BESIDE_SECONDS
+from services.admin.runs.carrying import Runs
+from tacit.learning import model_file
+from tacit.learning.plan import Plan
+from tacit.operations.learning.plans import forecast
+from tacit.operations.learning.rounds import Run, run_of
+from tacit.operations.series_rounds import Asked
+from tacit.recipe.derive import labels
+from tacit.recipe.model import Recipe
+from tacit.recipe.series import Series
+from tacit.recipe.training import read_round_model
+from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside
+from tests.http.admin_stage import KIT, LOG_URL, Stage, prepared
+from tests.http.model_stage import POLICY
+from tests.kit.simulation import HIGH_CAPS
+
+PLAN: dict[str, Any] = {
+    **STROKES, "devices": 1000, "min_batch_size": 400, "round_seconds": 3600, "release_seconds": 1800, "rounds": 3,
+}  # fmt: skip
+RELAXED = POLICY.model_copy(update=HIGH_CAPS)
+READ = Plan.model_validate(PLAN)
+
+
+class Collector(CollectorStub):
+    """Releases what ``released`` has, and refuses what ``refused`` has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: set[str] = set()
+
+    def _document(self, number: int) -> dict[str, Any]:
+        found = super()._document(number)
+        own = found["recipe_hash"]
+        if own in self.refused:
+            return {**found, "state": "refused", "rule": "invalidBatchSize", "detail": "there are 7"}
+        return {**found, "state": "released"} if any(one["recipe_hash"] == own for one in self.released) else found
+
+
+@dataclass
+class World:
+    """A stage with a collector, on which runs are carried."""
+
+    stage: Stage
+    collector: Collector
+
+    async def start(self, **changes: Any) -> None:
+        access = {"collector": {"url": COLLECTOR_URL, "token": self.stage.folder / "collections.token"}}
+        await self.stage.start(**{"policy": RELAXED, **access, **changes})
+
+    @property
+    def runs(self) -> Runs:
+        (found,) = [one for one in self.stage.drivers() if isinstance(one, Runs)]
+        return found
+
+    async def published(self, **changes: Any) -> tuple[str, Series]:
+        """The id of the question of a published run, and its series."""
+        _, draft = await self.stage.call("POST", "/v1/plans", {**PLAN, **changes}, status=201)
+        path = f"/v1/questions/{draft['id']}"
+        await self.stage.call("POST", f"{path}/submit", {}, status=200)
+        await self.stage.call("POST", f"{path}/approve", {}, role="approver", status=200)
+        _, found = await self.stage.call("POST", f"{path}/publish", {}, status=200)
+        assert (found["state"], found["plan"]) == ("published", draft["plan"])
+        return draft["id"], Series.from_body(found["recipe"])
+
+    async def until(self, when: float) -> None:
+        """Move to POSIX second ``when``, and take the runs further."""
+        await self.stage.clock.advance(max(0.0, when - self.stage.clock.now()))
+        await self.look()
+
+    async def look(self) -> None:
+        await self.runs.step()
+        await self.stage.clock.advance(BESIDE_SECONDS)
+
+    async def rounds(self, series: Series) -> list[Recipe]:
+        """The published rounds of a series in the log."""
+        found = [one.recipe for one in (await self.stage.admin.followed_log.live()).recipes]
+        return [one for one in found if one.series is not None and one.series.hash == series.hash_text]
+
+    def release(self, recipe: Recipe, seed: int = 0) -> dict[str, Any]:
+        """A release of a round, with numbers that depend on ``seed``."""
+        told = [
+            {"label": label, "count": 1, "estimate": (seed + 3) * (at - 2.5), "stderr": 0.1}
+            for at, label in enumerate(labels(recipe))
+        ]
+        found = {
+            "name": recipe.name, "recipe_hash": recipe.hash_text, "batch": 0, "statistic": "vector-sum",
+            "report_count": 450 + seed, "released_at": recipe.interval.end + 9,
+            "interval": {"start": recipe.interval.start, "duration": recipe.interval.duration}, "buckets": told,
+        }  # fmt: skip
+        self.collector.released = [*self.collector.released, found]
+        return found
+
+    async def has_file(self, recipe: Recipe) -> bool:
+        """Whether devices can fetch the model of a round."""
+        stated = read_round_model(recipe.question.round_input or "", READ.training)
+        return (await self.stage.inner.request("GET", f"{LOG_URL}{stated.path}/0")).status == 200
+
+    async def shown(self, series: Series, role: str = "viewer") -> dict[str, Any]:
+        _, found = await self.stage.call("GET", f"/v1/series/{series.hash_text}/run", role=role, status=200)
+        return dict(found)
+
+    async def jobs(self) -> list[dict[str, Any]]:
+        _, found = await self.stage.call("GET", "/v1/jobs", status=200)
+        return [one for one in found["jobs"] if one["kind"] == "training"]
+
+    async def acts(self) -> list[dict[str, Any]]:
+        _, found = await self.stage.call("GET", "/v1/audit?limit=200", status=200)
+        return list(found["acts"])
+
+
+@pytest.fixture
+async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    monkeypatch.setattr(RecipeKit, "policy", RELAXED)
+    async with prepared(tmp_path) as stage:
+        collector = Collector()
+        await beside(stage, collector)
+        found = World(stage, collector)
+        await found.start()
+        yield found
+
+
+def expected(series: Series, asked: Sequence[Asked]) -> Run:
+    return run_of(READ, series, asked)
+
+
+async def test_a_published_plan_is_carried_to_its_last_round_and_shown_with_its_model(world: World) -> None:
+    question, series = await world.published()
+    asked: list[Asked] = []
+    for index in range(PLAN["rounds"]):
+        await world.look()
+        recipe = (await world.rounds(series))[-1]
+        assert (recipe.series is not None and recipe.series.index, len(await world.rounds(series))) == (
+            index, index + 1,
+        )  # fmt: skip
+        assert await world.has_file(recipe)
+        await world.until(recipe.interval.end + 5)
+        asked.append((recipe, [world.release(recipe, index)]))
+    await world.look()
+    await world.look()
+    run = expected(series, asked)
+    found = await world.shown(series)
+    assert [one["contributions"] for one in found["rounds"]] == [450, 451, 452]
+    assert [one["recipe_hash"] for one in found["rounds"]] == [recipe.hash_text for recipe, _ in asked]
+    assert {one["loss"] for one in found["rounds"]} == {None} == {found["accuracy"]}
+    assert found["model"] == model_file.name_of(run.model)
+    answer, model = await world.stage.call("GET", f"/v1/series/{series.hash_text}/model", role="viewer", status=200)
+    assert (answer.headers["content-type"], model) == ("application/octet-stream", run.model)
+    assert await world.jobs() == []
+    by_itself = [one for one in await world.acts() if one["source"] == "service"]
+    assert [one["what"] for one in by_itself] == ["round.publish"] * 3 + ["run.over"]
+    assert {one["target"] for one in by_itself} == {question}
+
+
+async def test_a_run_goes_on_bit_for_bit_after_the_service_was_ended_at_any_step(world: World) -> None:
+    _, series = await world.published()
+    await world.start()
+    await world.look()
+    (first,) = await world.rounds(series)
+    await world.start()
+    await world.until(first.interval.start + 60)
+    await world.start()
+    released = world.release(first)
+    await world.until(first.interval.end + 5)
+    await world.look()
+    await world.start()
+    await world.look()
+    await world.look()
+    rounds = await world.rounds(series)
+    run = expected(series, [(first, [released]), (rounds[1], [])])
+    stated = read_round_model(rounds[1].question.round_input or "", READ.training)
+    assert (len(rounds), stated.model) == (2, model_file.name_of(run.model))
+
+
+async def test_two_services_on_one_store_publish_every_round_once(world: World) -> None:
+    _, series = await world.published()
+    first = world.runs
+    await world.start()
+    second = world.runs
+    assert first is not second
+    await asyncio.gather(second.step(), second.step())
+    await world.look()
+    (recipe,) = await world.rounds(series)
+    assert [one["stuck"] for one in await world.jobs()] == [False]
+    assert recipe.series is not None
+
+
+async def test_rounds_without_a_release_are_passed_over_and_train_the_same_model(world: World) -> None:
+    _, series = await world.published()
+    await world.look()
+    (first,) = await world.rounds(series)
+    world.collector.refused.add(first.hash_text)
+    await world.until(first.interval.end + 5)
+    await world.look()
+    rounds = await world.rounds(series)
+    models = {read_round_model(one.question.round_input or "", READ.training).model for one in rounds}
+    assert (len(rounds), len(models)) == (2, 1)
+    await world.until(rounds[1].interval.end + 1)
+    (job,) = await world.jobs()
+    assert job["detail"].startswith("strokes-1: reports come until")
+    await world.until(rounds[1].interval.end + PLAN["release_seconds"] + 1)
+    assert len(await world.rounds(series)) == 3
+    assert [one["contributions"] for one in (await world.shown(series))["rounds"]] == [None] * 3
+    await world.until(series.interval.end + 2 * PLAN["release_seconds"])
+    await world.until(series.interval.end + 3 * PLAN["release_seconds"])
+    assert await world.jobs() == []
+
+
+async def test_a_run_that_fails_is_told_and_keeps_no_other_from_going_on(world: World) -> None:
+    _, broken = await world.published(name="broken")
+    await world.look()
+    (first,) = await world.rounds(broken)
+    _, whole = await world.published(name="whole")
+    world.release(first)["buckets"].pop()
+    await world.until(first.interval.end + 5)
+    await world.look()
+    jobs = {one["about"]: one for one in await world.jobs()}
+    assert (jobs[broken.hash_text]["stuck"], jobs[whole.hash_text]["stuck"]) == (True, False)
+    assert "does not have the 6 numbers" in jobs[broken.hash_text]["detail"]
+    assert len(await world.rounds(whole)) == 1
+    assert (await world.shown(broken))["model"] is None
+    world.collector.released = []
+    await world.stage.call("POST", f"/v1/jobs/{jobs[broken.hash_text]['id']}/retry", {}, status=202)
+    await world.look()
+    assert {one["stuck"] for one in await world.jobs()} == {False}
+
+
+async def test_a_run_that_somebody_ends_publishes_no_further_round(world: World) -> None:
+    question, series = await world.published()
+    await world.look()
+    (first,) = await world.rounds(series)
+    await world.stage.call("POST", f"/v1/questions/{question}/end", {}, status=200)
+    world.release(first)
+    await world.until(first.interval.end + 5)
+    await world.look()
+    assert (len(await world.rounds(series)), await world.jobs()) == (1, [])
+    assert (await world.shown(series))["rounds"][0]["contributions"] == 450
+
+
+async def test_what_a_plan_costs_is_told_as_by_command_and_what_does_not_fit_is_refused(world: World) -> None:
+    stage = world.stage
+    _, found = await stage.call("POST", "/v1/forecast", PLAN, role="viewer", status=200)
+    assert found["forecast"] == json.loads(json.dumps(forecast(READ, RELAXED).document()))
+    _, draft = await stage.call("POST", "/v1/plans", PLAN, status=201)
+    _, check = await stage.call("POST", f"/v1/questions/{draft['id']}/check", {}, status=200)
+    assert (check["accepted"], check["forecast"]) == (True, found["forecast"])
+    _, problem = await stage.call("POST", "/v1/forecast", {**PLAN, "epsilon": "0.01"}, status=422)
+    assert problem["field"] == "epsilon"
+    assert "would do" in problem["detail"]
+    _, problem = await stage.call("POST", "/v1/plans", {**PLAN, "clip": -1, "other": 1}, status=422)
+    assert [one["field"] for one in problem["fields"]] == ["clip", "other"]
+    own = {"kind": "external", "entries": 6, "initial": "A" * 43}
+    external = {**PLAN, "training": {**PLAN["training"], "architecture": own}}
+    _, problem = await stage.call("POST", "/v1/plans", external, status=422)
+    assert "--initial" in problem["detail"]
+    long = {**PLAN, "text": "x" * world.stage.admin.config.max_body}
+    assert (await stage.call("POST", "/v1/plans", long))[0].status == 413
+
+
+async def test_a_plan_passes_the_same_rules_as_every_draft(world: World) -> None:
+    stage = world.stage
+    assert await stage.refused("POST", "/v1/plans", PLAN, role="viewer") == (403, "problem:forbidden")
+    answer, draft = await stage.call("POST", "/v1/plans", PLAN, status=201)
+    path, tag = f"/v1/questions/{draft['id']}", {"If-Match": answer.headers["etag"]}
+    assert await stage.refused("PUT", path, {"name": "x"}, headers=tag) == (409, "problem:other-text")
+    survey = await stage.draft()
+    assert await stage.refused("PUT", f"/v1/plans/{survey}", PLAN, headers={"If-Match": "*"}) == (
+        409, "problem:other-text",
+    )  # fmt: skip
+    await stage.call("POST", f"{path}/submit", {}, status=200)
+    assert await stage.refused("POST", f"{path}/approve", {}) == (403, "problem:own-draft")
+    await stage.call("POST", f"{path}/approve", {}, role="approver", status=200)
+    _, changed = await stage.call("GET", path, status=200)
+    tag = {"If-Match": f'"{changed["revision"]}"'}
+    more = {**PLAN, "rounds": 2}
+    _, edited = await stage.call("PUT", f"/v1/plans/{draft['id']}", more, headers=tag, status=200)
+    assert (edited["state"], edited["approver"], edited["plan"]["rounds"]) == ("draft", None, 2)
+    assert await stage.refused("POST", f"{path}/publish", {}) == (409, "problem:question-state")
+
+
+async def test_a_name_that_a_series_has_is_refused_and_so_is_the_budget_of_a_second_plan(world: World) -> None:
+    stage = world.stage
+    await world.published()
+    _, draft = await stage.call("POST", "/v1/plans", {**PLAN, "epsilon": 7}, status=201)
+    path = f"/v1/questions/{draft['id']}"
+    _, problem = await stage.call("POST", f"{path}/check", {}, status=422)
+    assert problem["field"] == "name"
+    await stage.call("POST", f"{path}/submit", {}, status=200)
+    await stage.call("POST", f"{path}/approve", {}, role="approver", status=200)
+    assert await stage.refused("POST", f"{path}/publish", {}) == (422, "problem:field")
+
+
+async def test_a_service_without_key_or_collector_takes_no_plan(world: World) -> None:
+    await world.start(analyst_key=None)
+    _, problem = await world.stage.call("POST", "/v1/plans", PLAN, status=422)
+    assert "key" in problem["detail"]
+    await world.start(collector=None)
+    _, problem = await world.stage.call("POST", "/v1/plans", PLAN, status=422)
+    assert "collector" in problem["detail"]
+
+
+async def test_a_run_of_the_command_is_shown_without_its_model(world: World) -> None:
+    series = KIT.series(2, 2, name="other", slot=2)
+    assert (await world.stage.post_leaf(KIT.series_leaf(series))).status == 201
+    await world.stage.clock.advance(BESIDE_SECONDS)
+    path = f"/v1/series/{series.hash_text}"
+    assert await world.stage.refused("GET", f"{path}/run") == (404, "problem:not-found")
+    assert await world.stage.refused("GET", f"{path}/model") == (404, "problem:not-found")
