@@ -11,10 +11,14 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.clock import SimClock
+from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.learning import STROKES
 from infra.lab.kit.recipes import RecipeKit
 from services.admin.questions.followed_log import BESIDE_SECONDS
 from services.admin.runs.carrying import Runs
+from tacit.client import AsyncOperator, ChangedError
+from tacit.errors import FieldError, UsageError
 from tacit.learning import model_file
 from tacit.learning.plan import Plan
 from tacit.operations.learning.plans import forecast
@@ -25,8 +29,9 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.recipe.training import read_round_model
 from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside
-from tests.http.admin_stage import KIT, LOG_URL, Stage, prepared
+from tests.http.admin_stage import ADMIN_URL, KIT, LOG_URL, Stage, key_of, prepared
 from tests.http.model_stage import POLICY
+from tests.http.test_admin_pages import Html, signed_in
 from tests.kit.simulation import HIGH_CAPS
 
 PLAN: dict[str, Any] = {
@@ -320,3 +325,80 @@ async def test_a_run_of_the_command_is_shown_without_its_model(world: World) -> 
     path = f"/v1/series/{series.hash_text}"
     assert await world.stage.refused("GET", f"{path}/run") == (404, "problem:not-found")
     assert await world.stage.refused("GET", f"{path}/model") == (404, "problem:not-found")
+
+
+async def test_a_plan_is_handed_in_by_the_form_and_its_page_shows_plan_progress_and_what_rounds_cost(
+    world: World,
+) -> None:
+    author, approver = await signed_in(world.stage, "analyst"), await signed_in(world.stage, "approver")
+    await author.get("/series")
+    assert "/plans/new" in author.page
+    await author.get("/plans/new")
+    assert not Html(author.page).wrong
+    answer = await author.post("/plans/new", plan=json.dumps({**PLAN, "epsilon": "0.01"}), do="look")
+    assert (answer.status, "would do" in author.page) == (422, True)
+    answer = await author.post("/plans/new", plan="{", do="save")
+    assert answer.status == 400
+    answer = await author.post("/plans/new", plan=json.dumps(PLAN), do="look")
+    assert (answer.status, "Noise of a round" in author.page) == (200, True)
+    assert not Html(author.page).wrong
+    answer = await author.post("/plans/new", plan=json.dumps(PLAN), do="save")
+    question = answer.headers["location"]
+    await author.get(question)
+    assert not Html(author.page).wrong
+    assert "the approval covers all of them" in author.page
+    await author.get(f"{question}/edit")
+    assert "&#34;rounds&#34;: 3" in author.page
+    changed = json.dumps({**PLAN, "text": "What else?"})
+    assert (await author.post(f"{question}/edit", plan=changed, do="save", revision="1")).status == 303
+    await author.get(question)
+    assert (await author.post(f"{question}/submit", revision="2")).status == 303
+    await approver.get(question)
+    assert (await approver.post(f"{question}/approve")).status == 303
+    await approver.get(question)
+    assert (await approver.post(f"{question}/publish")).status == 303
+    _, shown = await world.stage.call("GET", f"/v1{question}", status=200)
+    series = Series.from_body(shown["recipe"])
+    await world.look()
+    (first,) = await world.rounds(series)
+    world.release(first)
+    await world.until(first.interval.end + 5)
+    await world.look()
+    author = await signed_in(world.stage, "analyst")
+    await author.get(question)
+    assert f"/series/{series.hash_text}" in author.page
+    await author.get(f"/series/{series.hash_text}")
+    assert not Html(author.page).wrong
+    for words in ("ε so far", "Strokes-1: reports come until", f"/v1/series/{series.hash_text}/model", ">450<"):
+        assert words in author.page, words
+    await author.get("/jobs")
+    assert not Html(author.page).wrong
+    assert "Training of" in author.page
+
+
+async def test_the_client_hands_in_a_plan_and_reads_the_run(world: World) -> None:
+    def operator(role: str) -> AsyncOperator:
+        return AsyncOperator(
+            ADMIN_URL, key=key_of(role), transport=world.stage.inner, clock=SimClock(autojump=0.001),
+            entropy=SeededEntropy(7), patience=0.0,
+        )  # fmt: skip
+
+    analyst, approver = operator("analyst"), operator("approver")
+    with pytest.raises(FieldError, match="clip"):
+        await analyst.runs.create({**PLAN, "clip": 0})
+    assert (await analyst.runs.forecast(PLAN)).forecast["rounds"] == PLAN["rounds"]
+    draft = await analyst.runs.create(PLAN)
+    edited = await analyst.runs.edit(draft, {**PLAN, "rounds": 2})
+    assert (edited.plan or {})["rounds"] == 2
+    assert await analyst.runs.edit(draft, {**PLAN, "rounds": 2}) == edited
+    with pytest.raises(ChangedError):
+        await analyst.runs.edit(draft, PLAN)
+    with pytest.raises(UsageError, match="publish it"):
+        await analyst.runs.get(edited)
+    await analyst.questions.submit(edited)
+    await approver.questions.approve(edited.id)
+    published = await analyst.questions.publish(edited.id)
+    await world.look()
+    run = await analyst.runs.get(published)
+    assert [(one.round, one.contributions) for one in run.rounds] == [(0, None)]
+    assert model_file.name_of(await analyst.runs.model(published)) == run.model
