@@ -14,9 +14,10 @@ import pytest
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.learning import STROKES
+from infra.lab.kit.network import LOSE_REQUEST, LOSE_RESPONSE, Fault, matching
 from infra.lab.kit.recipes import RecipeKit
 from services.admin.questions.followed_log import BESIDE_SECONDS
-from services.admin.runs.carrying import Runs
+from services.admin.runs.carrying import FIRST_PAUSE, Runs
 from tacit.client import AsyncOperator, ChangedError
 from tacit.errors import FieldError, UsageError
 from tacit.learning import model_file
@@ -26,6 +27,7 @@ from tacit.operations.learning.rounds import Run, run_of
 from tacit.operations.series_rounds import Asked
 from tacit.recipe.derive import labels
 from tacit.recipe.model import Recipe
+from tacit.recipe.policy import AccountLimit
 from tacit.recipe.series import Series
 from tacit.recipe.training import read_round_model
 from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside
@@ -297,7 +299,7 @@ async def test_a_plan_passes_the_same_rules_as_every_draft(world: World) -> None
     assert await stage.refused("POST", f"{path}/publish", {}) == (409, "problem:question-state")
 
 
-async def test_a_name_that_a_series_has_is_refused_and_so_is_the_budget_of_a_second_plan(world: World) -> None:
+async def test_a_name_that_a_series_of_the_log_has_is_refused(world: World) -> None:
     stage = world.stage
     await world.published()
     _, draft = await stage.call("POST", "/v1/plans", {**PLAN, "epsilon": 7}, status=201)
@@ -402,3 +404,46 @@ async def test_the_client_hands_in_a_plan_and_reads_the_run(world: World) -> Non
     run = await analyst.runs.get(published)
     assert [(one.round, one.contributions) for one in run.rounds] == [(0, None)]
     assert model_file.name_of(await analyst.runs.model(published)) == run.model
+
+
+async def test_a_second_plan_is_charged_beside_the_first_and_refused_beyond_the_budget(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit = AccountLimit(epsilon="12", delta="0.001", window_seconds=30 * 86_400)
+    policy = RELAXED.model_copy(update={"accounts": {"default": limit}})
+    monkeypatch.setattr(RecipeKit, "policy", policy)
+    async with prepared(tmp_path) as stage:
+        collector = Collector()
+        await beside(stage, collector)
+        world = World(stage, collector)
+        await world.start(policy=policy)
+        await world.published()
+        await stage.clock.advance(BESIDE_SECONDS)
+        _, ledger = await stage.call("GET", "/v1/ledger", status=200)
+        spent = next(one["spent"] for one in ledger["accounts"] if one["account"] == "default")
+        assert 7 < float(spent) <= PLAN["epsilon"]
+        _, draft = await stage.call("POST", "/v1/plans", {**PLAN, "name": "again"}, status=201)
+        path = f"/v1/questions/{draft['id']}"
+        await stage.call("POST", f"{path}/submit", {}, status=200)
+        await stage.call("POST", f"{path}/approve", {}, role="approver", status=200)
+        status, kind = await stage.refused("POST", f"{path}/publish", {})
+        assert (status, kind) == (422, "refusal:budget-spent")
+        assert (await stage.shown(draft["id"]))["state"] == "approved"
+
+
+@pytest.mark.parametrize("fault", [LOSE_REQUEST, LOSE_RESPONSE], ids=["request", "response"])
+@pytest.mark.parametrize("lost", ["/v1/leaves", "/v1/models/"])
+@pytest.mark.parametrize("ended", [True, False], ids=["ended", "goes on"])
+async def test_a_round_is_sent_again_after_its_sending_was_lost(
+    world: World, lost: str, fault: Fault, *, ended: bool
+) -> None:
+    _, series = await world.published()
+    world.stage.network.plan = matching(lost, fault, times=1)
+    await world.look()
+    assert [(one["stuck"], "does not answer" in one["detail"]) for one in await world.jobs()] == [(True, True)]
+    if ended:
+        await world.start()
+    await world.until(world.stage.clock.now() + FIRST_PAUSE)
+    (recipe,) = await world.rounds(series)
+    assert await world.has_file(recipe)
+    assert [one["stuck"] for one in await world.jobs()] == [False]
