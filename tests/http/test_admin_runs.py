@@ -337,8 +337,8 @@ async def test_a_plan_is_handed_in_by_the_form_and_its_page_shows_plan_progress_
     assert "/plans/new" in author.page
     await author.get("/plans/new")
     assert not Html(author.page).wrong
-    answer = await author.post("/plans/new", plan=json.dumps({**PLAN, "epsilon": "0.01"}), do="look")
-    assert (answer.status, "would do" in author.page) == (422, True)
+    answer = await author.post("/plans/new", plan=json.dumps({**PLAN, "clip": -1}), do="look")
+    assert (answer.status, "One member is wrong" in author.page) == (422, True)
     answer = await author.post("/plans/new", plan="{", do="save")
     assert answer.status == 400
     answer = await author.post("/plans/new", plan=json.dumps(PLAN), do="look")
