@@ -16,7 +16,7 @@ from infra.authoring.publishing import LOCK
 from infra.authoring.publishing_time import crowd_words
 from infra.stacks.command_options import policy_of, read_file
 from infra.stacks.layout import Layout
-from infra.views.learn_run_view import PICTURES, Row, drawn
+from infra.views.learn_run_view import PICTURES, drawn
 from infra.views.terminal import notes
 from tacit.adapters.disk.files import replace_file
 from tacit.adapters.disk.folder_lock import turn_in
@@ -28,6 +28,7 @@ from tacit.learning.first_model import OwnModel, first_model
 from tacit.learning.local import Examples
 from tacit.learning.plan import Plan
 from tacit.logview.live import LiveSeries
+from tacit.operations.learning.documents import Row
 from tacit.operations.learning.placing import Epochs, placed_run, refusals_of
 from tacit.operations.learning.run import Place, Standing, published_series
 from tacit.operations.publishing import require_model_place

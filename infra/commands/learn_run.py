@@ -20,9 +20,9 @@ from tacit.extras import require_extra
 if TYPE_CHECKING:
     from infra.authoring.learning import Files
     from infra.stacks.layout import Layout
-    from infra.views.learn_run_view import Row
     from tacit.learning.plan import Plan
     from tacit.logview.live import LiveSeries
+    from tacit.operations.learning.documents import Row
     from tacit.operations.learning.run import Place, Standing
     from tacit.ports import Transport
     from tacit.signing import Signer
@@ -141,7 +141,7 @@ class _Shown:
     def take(self, found: Standing) -> None:
         """Print what is new, and write the newest model and the picture. While rounds follow, a file that cannot be
         written is no reason to miss them: it is told, and tried again after the next one."""
-        from infra.views.learn_run_view import show_run
+        from infra.views.learn_run_view import line_of, show_run
 
         rows, console = self.files.rows(found), answers(TERMINAL_WIDTH)
         if not self._quiet:
@@ -149,7 +149,7 @@ class _Shown:
                 show_run(found.series, console)
             for row in rows[self._shown :]:
                 if self._waits or not row.waits:
-                    console.print(row.line(), soft_wrap=True)
+                    console.print(line_of(row), soft_wrap=True)
         self._found, self._rows, self._shown = found, rows, sum(not row.waits for row in rows)
         try:
             self.files.write(found, rows)
@@ -167,8 +167,8 @@ class _Shown:
 
     def document(self) -> dict[str, Any]:
         """The run as JSON, after it was taken."""
-        from infra.views.learn_run_view import run_document
         from tacit.learning.model_file import name_of
+        from tacit.operations.learning.documents import run_document
 
         if self._found is None:
             raise UsageError("the run has not begun")
@@ -230,7 +230,7 @@ async def _standing(layout: Layout, shown: _Shown) -> None:
 
 async def _logged(layout: Layout, name: str) -> tuple[LiveSeries, list[Row]]:
     """The series of this name or hash, and its published rounds with how many took part. Raises ``UsageError``."""
-    from infra.views.learn_run_view import Row
+    from tacit.operations.learning.documents import Row
     from tacit.operations.results import released
     from tacit.operations.series_rounds import index_of, published_rounds, series_called
     from tacit.recipe.encoder_specs import Update
@@ -251,7 +251,8 @@ async def _logged(layout: Layout, name: str) -> tuple[LiveSeries, list[Row]]:
 
 
 def _print(series: LiveSeries, rows: list[Row], *, as_json: bool) -> None:
-    from infra.views.learn_run_view import run_document, show_run
+    from infra.views.learn_run_view import line_of, show_run
+    from tacit.operations.learning.documents import run_document
 
     if as_json:
         print_json(run_document(series, rows, None))
@@ -259,4 +260,4 @@ def _print(series: LiveSeries, rows: list[Row], *, as_json: bool) -> None:
     console = answers(TERMINAL_WIDTH)
     show_run(series, console)
     for row in rows:
-        console.print(row.line(), soft_wrap=True)
+        console.print(line_of(row), soft_wrap=True)

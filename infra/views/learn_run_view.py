@@ -1,4 +1,4 @@
-"""Shows where a training run is: a row for each round that is over, what is waited for, JSON, and a picture."""
+"""Shows where a training run is: a row for each round that is over, what is waited for, and a picture."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import io
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -18,14 +17,11 @@ from rich.text import Text
 
 from infra.views.terminal import BAR_WIDTH, span
 from tacit.extras import require_extra
-from tacit.recipe.quantity import exact
-from tacit.recipe.training import read_round_model
-from tacit.recipe.writing.series_builder import population_of
 
 if TYPE_CHECKING:
     from tacit.logview.live import LiveSeries
+    from tacit.operations.learning.documents import Row
     from tacit.operations.learning.run import Waiting
-    from tacit.recipe.model import Recipe
 
 HEADER: Final = f"{'round':>5}  {'contributions':>13}  {'loss':>7}  {'accuracy':>8}  reports"
 
@@ -33,61 +29,15 @@ PICTURES: Final = ("png", "svg")
 """The forms of pictures, as files end."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A round of a run. ``contributions``: how many took part, None where nothing is released; ``loss`` (nats) and
-    ``accuracy`` of the model after it, None without examples to try it on; ``passed_over``: why there is no release;
-    ``waits``: whether it may still come."""
-
-    index: int
-    recipe: Recipe
-    log_index: int
-    contributions: int | None
-    loss: float | None = None
-    accuracy: float | None = None
-    passed_over: str = ""
-    waits: bool = False
-
-    def document(self) -> dict[str, Any]:
-        """The members of the round in the document of ``--json``."""
-        return {
-            "round": self.index,
-            "contributions": self.contributions,
-            "loss": self.loss,
-            "accuracy": self.accuracy,
-            "recipe_hash": self.recipe.hash_text,
-            "log_index": self.log_index,
-        }
-
-    def line(self) -> Text:
-        """One line of text for the terminal: the round, its contributions, loss and accuracy."""
-        interval = self.recipe.interval
-        missing = "not yet" if self.waits else "none"
-        number = missing if self.contributions is None else f"{self.contributions:,}"
-        loss = "-" if self.loss is None else f"{self.loss:.3f}"
-        accuracy = "-" if self.accuracy is None else f"{self.accuracy:.1%}"
-        words = f"{self.index:>5}  {number:>13}  {loss:>7}  {accuracy:>8}  {span(interval.start, interval.end)}"
-        return Text(f"{words}  no release: {self.passed_over}" if self.passed_over else words)
-
-
-def run_document(series: LiveSeries, rows: Sequence[Row], model: str | None) -> dict[str, Any]:
-    """A run as JSON. ``model``: the hash of the newest model, if it is known. ``central_accuracy`` is null, as only a
-    simulation knows it."""
-    own, last = series.series, max((row.recipe.interval.end for row in rows), default=series.series.interval.start)
-    accuracies = [row.accuracy for row in rows if row.accuracy is not None]
-    return {
-        "series": {"name": own.name, "hash": own.hash_text, "log_index": series.index, "rounds": own.rounds},
-        "devices": population_of(own.probe),
-        "rounds": [row.document() for row in rows],
-        "accuracy": accuracies[-1] if accuracies else None,
-        "central_accuracy": None,
-        "private": True,
-        "epsilon": dict(own.claim.epsilon.root),
-        "delta": own.claim.delta,
-        "clip": _clip(rows),
-        "model": model,
-        "seconds": last - own.interval.start,
-    }
+def line_of(row: Row) -> Text:
+    """A round of a run, for a person."""
+    interval = row.recipe.interval
+    missing = "not yet" if row.waits else "none"
+    number = missing if row.contributions is None else f"{row.contributions:,}"
+    loss = "-" if row.loss is None else f"{row.loss:.3f}"
+    accuracy = "-" if row.accuracy is None else f"{row.accuracy:.1%}"
+    words = f"{row.index:>5}  {number:>13}  {loss:>7}  {accuracy:>8}  {span(interval.start, interval.end)}"
+    return Text(f"{words}  no release: {row.passed_over}" if row.passed_over else words)
 
 
 def show_run(series: LiveSeries, console: Console) -> None:
@@ -139,12 +89,3 @@ def drawn(rows: Sequence[Row], form: str) -> bytes:
     canvas.legend(frameon=False, loc="outside upper center", ncols=2)
     canvas.savefig(written, dpi=130, format=form)
     return written.getvalue()
-
-
-def _clip(rows: Sequence[Row]) -> float | None:
-    """The clip that the newest round states; None before the first."""
-    if not rows:
-        return None
-    question = rows[-1].recipe.question
-    training = getattr(question.encoder, "training", None)
-    return None if training is None else float(exact(read_round_model(question.round_input or "", training).clip))

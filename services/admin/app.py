@@ -34,6 +34,9 @@ from services.admin.questions.questions import Questions
 from services.admin.questions.releases import Releases
 from services.admin.questions.rounds import Rounds
 from services.admin.questions.shared import Shared
+from services.admin.runs.carrying import Runs
+from services.admin.runs.reading import RunReader
+from services.admin.runs.spent import Spent
 from services.admin.storage import audit
 from services.admin.storage.records import Act
 from services.admin.storage.store import AdminStore
@@ -92,6 +95,7 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
             if admin.openid is not None:
                 await admin.openid.close()
             await admin.shared.close()
+            await admin.spent.close()
             await admin.followed_log.close()
             admin.passwords.close()
             admin.computing.close()
@@ -100,6 +104,7 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
     app.cleanup_ctx.append(storage)
     add_store(app, lambda: store.durable)
     add_driver(app, admin.publishing, RETRY_SECONDS, "publishing what was signed")
+    admin.runs.wake = add_driver(app, admin.runs, LOOK_SECONDS, "carrying training runs")
     watch = YieldWatch(store, admin.events, admin.log, admin.collector, deps.clock)
     add_driver(app, watch, LOOK_SECONDS, "watching yields")
     if config.fleet is not None:
@@ -124,7 +129,8 @@ def make_admin(config: AdminConfig, deps: Deps, store: AdminStore, token: ShownT
     computing = FairThreads("computing", deps.entropy, at_a_time=1, each=COMPUTED_OF_ONE, together=COMPUTED_TOGETHER)
     collector = _collector(config, token)
     releases = None if collector is None else Releases(deps.transport, collector)
-    rounds = Rounds(log, releases, deps.clock)
+    rounds, key = Rounds(log, releases, deps.clock), analyst_key(config)
+    runs = Runs(store, followed, deps.transport, collector, key, deps.clock, events.tell)
     return Admin(
         config=config,
         deps=deps,
@@ -139,18 +145,8 @@ def make_admin(config: AdminConfig, deps: Deps, store: AdminStore, token: ShownT
         empowering=Empowering(people, consent, deps.clock, deps.entropy),
         questions=questions,
         publishing=Publishing(
-            store,
-            questions,
-            rounds,
-            log,
-            config.policy,
-            config.epoch_seconds,
-            deps.clock,
-            analyst_key(config),
-            computing,
-            events.tell,
-            followed.grew,
-            Pace(config.check_in_seconds),
+            store, questions, rounds, log, config.policy, config.epoch_seconds, deps.clock, key, computing, events.tell,
+            followed.grew, Pace(config.check_in_seconds), runs.lacks, followed.fresh,
         ),
         log=log,
         followed_log=followed,
@@ -160,7 +156,10 @@ def make_admin(config: AdminConfig, deps: Deps, store: AdminStore, token: ShownT
         releases=releases,
         events=events,
         planner=Planner(config.policy, computing),
-    )
+        runs=runs,
+        run_reader=RunReader(store, releases, computing),
+        spent=Spent(computing),
+    )  # fmt: skip
 
 
 def _collector(config: AdminConfig, token: ShownToken) -> CollectorAccess | None:

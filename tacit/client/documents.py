@@ -159,6 +159,20 @@ class LoggedSeries(served.SeriesDocument, Answer):
     published: tuple[SeriesRound, ...]
 
 
+class Forecast(served.ForecastDocument, Answer):
+    """A plan, and what its training run would cost, as ``tacit learn plan --json`` tells it."""
+
+
+class RunRound(served.RunRoundDocument, Answer):
+    """A round of a training run. ``contributions``: None without a release."""
+
+
+class Run(served.RunDocument, Answer):
+    """A training run, as ``tacit learn show --json`` tells it."""
+
+    rounds: tuple[RunRound, ...]
+
+
 class Census(served.CensusDocument, Answer):
     """A census whose shares are all in the log: its recipe's hash, and how many reports it sums."""
 

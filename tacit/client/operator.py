@@ -21,6 +21,7 @@ from tacit.client.log import AsyncLog, AsyncSeries
 from tacit.client.people import AsyncPeople
 from tacit.client.questions import AsyncQuestions
 from tacit.client.recipes import AsyncRecipes
+from tacit.client.runs import AsyncRuns
 from tacit.errors import UsageError
 from tacit.ports import Clock, Entropy, Transport
 from tacit.service.base.secret_files import read_secret
@@ -75,6 +76,8 @@ class AsyncOperator:
         """Recipes of the log, their batches and results."""
         self.series = AsyncSeries(caller)
         """Series and censuses of the log."""
+        self.runs = AsyncRuns(caller)
+        """Training runs: their plans, rounds and models."""
         self.jobs = AsyncJobs(caller)
         """Jobs of the service and of the collector, and which of them are stuck."""
         self.log = AsyncLog(caller)

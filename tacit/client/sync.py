@@ -14,6 +14,7 @@ from tacit.client.operator import AsyncOperator
 from tacit.client.people import AsyncPeople
 from tacit.client.questions import AsyncQuestions
 from tacit.client.recipes import AsyncRecipes
+from tacit.client.runs import AsyncRuns
 from tacit.ports import Clock, Entropy, Transport
 
 
@@ -36,6 +37,16 @@ class SeriesOf(Blocking):
     get = blocking(AsyncSeries.get)
     draft_next = blocking(AsyncSeries.draft_next)
     censuses = iterating(AsyncSeries.censuses)
+
+
+class Runs(Blocking):
+    """The blocking form of ``AsyncRuns``."""
+
+    create = blocking(AsyncRuns.create)
+    edit = blocking(AsyncRuns.edit)
+    forecast = blocking(AsyncRuns.forecast)
+    get = blocking(AsyncRuns.get)
+    model = blocking(AsyncRuns.model)
 
 
 class Jobs(Blocking):
@@ -127,6 +138,8 @@ class Operator(Blocking):
         """Recipes of the log, their batches and results."""
         self.series = SeriesOf(awaited.series, self._loop)
         """Series and censuses of the log."""
+        self.runs = Runs(awaited.runs, self._loop)
+        """Training runs: their plans, rounds and models."""
         self.jobs = Jobs(awaited.jobs, self._loop)
         """Jobs of the service and of the collector, and which of them are stuck."""
         self.log = LogOf(awaited.log, self._loop)

@@ -125,3 +125,24 @@ def test_no_row_of_a_chain_can_be_another(acts: list[Act], data: st.DataObject) 
     assert follows(Chain(), [*rows[:place], *rows[place + 1 :]]).broken == (
         place + 1 if place + 1 < len(rows) else None
     )
+
+
+async def test_published_training_runs_go_on_until_they_are_over_or_ended(store: AdminStore) -> None:
+    published = replace(DRAFT, state=QuestionState.DRAFT, trains=True, recipe_hash="s", position=LATE)
+    states = [QuestionState.SUBMITTED, QuestionState.APPROVED, QuestionState.PUBLISHED]
+    async with store.transaction() as tx:
+        await tx.add_question(published)
+        await tx.add_question(replace(DRAFT, id="two"))
+        found = (await tx.questions(0, 9))[0]
+        for state in states:
+            assert await tx.running(9) == []
+            following = replace(found, state=state, revision=found.revision + 1)
+            assert await tx.put_question(following, found)
+            found = following
+    async with store.transaction() as tx:
+        assert (await tx.running(9), await tx.running(0)) == ([found], [])
+        assert (await tx.question_of_series("s"), await tx.question_of_series("t")) == (found, None)
+        assert [await tx.end_run("one", 7), await tx.end_run("one", 8), await tx.end_run("none", 8)] == [1, 0, 0]
+    async with store.read() as tx:
+        over = replace(found, over_at=7)
+        assert (await tx.running(9), await tx.question_of_series("s")) == ([], over)

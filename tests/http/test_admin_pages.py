@@ -147,6 +147,7 @@ async def paths_of(stage: Stage) -> dict[str, set[str]]:
         "/": everybody,
         "/questions": everybody,
         "/questions/new": writers,
+        "/plans/new": writers,
         f"/questions/{draft}/edit": writers,
         **{f"/questions/{one}": everybody for one in (draft, approved, published)},
         **dict.fromkeys(

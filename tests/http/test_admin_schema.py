@@ -28,6 +28,10 @@ NAMES = [
 ]
 FEW, MANY = 4, 100
 STREAM = "event.stream"
+OF_WRITERS = {
+    "question.create", "question.edit", "question.delete", "question.submit", "round.create", "plan.create",
+    "plan.edit",
+}  # fmt: skip
 OPERATIONS = [route.name for route in ROUTES if route.name != STREAM]
 """All but the stream, which ends when its listener does."""
 
@@ -47,11 +51,7 @@ def person_for(name: str) -> str:
     """Who sends it: the administrator, but for what only those may do who write and approve."""
     if name == "question.approve":
         return "approver"
-    return (
-        "analyst"
-        if name in {"question.create", "question.edit", "question.delete", "question.submit", "round.create"}
-        else "administrator"
-    )
+    return "analyst" if name in OF_WRITERS else "administrator"
 
 
 def assert_conforms(served: Served, schema: Any, name: str, examples: int, checks: Sequence[str] = NAMES) -> None:

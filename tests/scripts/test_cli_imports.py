@@ -114,7 +114,15 @@ WORK = {
     "recipe publish": (("infra.stacks.api", "infra.authoring.publishing"), CHECKED),
     "series next": (("infra.stacks.api", "infra.views.search_view", "tacit.operations.prefix_rounds"), CHECKED),
     "series show": (("infra.stacks.api", "infra.views.series_view"), CHECKED),
-    "learn show": (("infra.stacks.api", "infra.views.learn_run_view", "tacit.operations.series_rounds"), CHECKED),
+    "learn show": (
+        (
+            "infra.stacks.api",
+            "infra.views.learn_run_view",
+            "tacit.operations.learning.documents",
+            "tacit.operations.series_rounds",
+        ),
+        CHECKED,
+    ),
     "privacy ledger": (("infra.stacks.api", "infra.views.ledger_view", "tacit.operations.ledger"), CHECKED),
     "log verify": (("infra.base.log_watch", "infra.views.log_view"), CHECKED),
     "log monitor": (("infra.base.log_watch", "infra.views.log_view"), CHECKED),

@@ -18,11 +18,12 @@ from infra.commands.learn_run import _Shown
 from infra.lab.kit.learning import STROKES
 from infra.stacks.api import whole_log
 from infra.stacks.layout import signing_key_of
-from infra.views.learn_run_view import run_document
+from infra.views.learn_run_view import line_of
 from tacit.errors import UsageError
 from tacit.learning import model_file
 from tacit.learning.plan import Plan
 from tacit.logview.live import LiveLog
+from tacit.operations.learning.documents import run_document
 from tacit.operations.learning.placing import Epochs, placed_run, refusals_of
 from tacit.operations.learning.rounds import next_round
 from tacit.operations.learning.run import LearningRun, Place, Standing, Waiting, published_series, read_standing
@@ -232,7 +233,7 @@ async def test_rounds_without_enough_contributions_are_passed_over_and_train_the
         assert len(models) == 1
         rows = Files.of(PLAN, None, None, None).rows(seen[-1])
         assert [row.contributions for row in rows] == [None, None]
-        assert rows[-1].passed_over in rows[-1].line().plain
+        assert rows[-1].passed_over in line_of(rows[-1]).plain
         again = await read_standing(PLAN, PLAN.name, at)
         assert (again.run, again.is_waiting) == (seen[-1].run, True), "its release may still come"
-        assert "not yet" in Files.of(PLAN, None, None, None).rows(again)[-1].line().plain
+        assert "not yet" in line_of(Files.of(PLAN, None, None, None).rows(again)[-1]).plain

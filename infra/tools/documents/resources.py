@@ -81,7 +81,7 @@ _ROWS: tuple[tuple[str, str, tuple[str, ...], str, str], ...] = (
     (
         "recipe_server",
         "PUT /v1/models/{hash}",
-        ("anyone",),
+        ("anyone", "admin"),
         "`application/octet-stream`: the model file with this SHA-256 that a live round names, with `Content-Length`",
         "201, or 200 if it is stored already",
     ),

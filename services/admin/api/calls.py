@@ -29,6 +29,9 @@ from services.admin.questions.questions import Questions
 from services.admin.questions.releases import Releases
 from services.admin.questions.rounds import Rounds
 from services.admin.questions.shared import Shared
+from services.admin.runs.carrying import Runs
+from services.admin.runs.reading import RunReader
+from services.admin.runs.spent import Spent
 from services.admin.storage.store import AdminStore, AdminTx
 from tacit import media_types
 from tacit.operations.results import CollectorAccess
@@ -75,6 +78,10 @@ class Admin:
     """The releases of the collector, if there is one."""
     events: Events
     planner: Planner
+    runs: Runs
+    """The training runs that this service carries."""
+    run_reader: RunReader
+    spent: Spent
 
     @property
     def own_collector(self) -> CollectorAccess:

@@ -27,6 +27,7 @@ from services.admin.storage.store import AdminTx
 from tacit import media_types
 from tacit.adapters.network.origins import is_loopback
 from tacit.errors import Abort, DecodeError, UsageError
+from tacit.learning.plan import Plan
 from tacit.recipe.fields import filled
 from tacit.recipe.writing.survey import Survey
 from tacit.service.app import read_body
@@ -211,7 +212,9 @@ def _body(route: Route, request: web.Request, raw: bytes) -> Any:
     value = parse_json(raw, "body")
     if not isinstance(value, dict):
         raise DecodeError("the body is not a JSON object")
-    return Survey.from_body(value) if route.body is Survey else filled(route.body, value)
+    if route.body is Survey:
+        return Survey.from_body(value)
+    return filled(route.body, value, tagged="server" if route.body is Plan else "")
 
 
 def _told(admin: Admin, reply: Reply) -> web.Response:

@@ -35,6 +35,7 @@ class Problem(enum.Enum):
     ROUND_WAITS = ("urn:tacit:problem:round-waits", 409, "The next round of this series cannot be drafted now.")
     ROUND_DRAFTED = ("urn:tacit:problem:round-drafted", 409, "The next round of this series is drafted already.")
     ROUND_FIXED = ("urn:tacit:problem:round-fixed", 409, "The text of a round follows from the releases before it.")
+    OTHER_TEXT = ("urn:tacit:problem:other-text", 409, "The question's text is of another kind.")
     NAME_TAKEN = ("urn:tacit:problem:name-taken", 409, "The name is taken.")
     LAST_ADMINISTRATOR = ("urn:tacit:problem:last-administrator", 409, "No administrator would be left.")
     IDENTITY_TAKEN = ("urn:tacit:problem:account-taken", 409, "The account is bound to another person.")

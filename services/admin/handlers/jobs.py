@@ -30,7 +30,7 @@ async def retry(call: Call) -> Reply:
     steps, wanted = call.request.app[STEPS], call.part("id")
     if wanted in (work := background_work(steps)):
         steps.retry(work[wanted])
-    else:
+    elif not call.admin.runs.retry(wanted):
         known = {one.id for one in await jobs_of(call.admin, steps) if one.kind == COLLECTION}
         if wanted not in known:
             raise not_found("job")
@@ -40,8 +40,9 @@ async def retry(call: Call) -> Reply:
 
 
 async def jobs_of(admin: Admin, steps: Steps) -> list[JobDocument]:
-    """All jobs: first this service's, then the collections that have not released a result. Raises ``Abort``."""
-    own = [_document(one) for one in background_jobs(steps)]
+    """All jobs: first this service's, then its training runs, then the collections that have not released a result.
+    Raises ``Abort``."""
+    own = [_document(one) for one in background_jobs(steps)] + admin.runs.jobs()
     if admin.collector is None:
         return own
     found = await at_collector(admin, "GET", "/v1/collections")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -17,13 +18,16 @@ from services.admin.storage.records import Question, QuestionState
 from services.admin.storage.store import PeopleTx
 from tacit.codec import b64url
 from tacit.errors import DecodeError
+from tacit.learning.plan import Plan
 from tacit.service.documents.admin import CheckDocument, DesignDocument, QuestionDocument, SeriesPlace
 from tacit.tlog.canonical import canonical_bytes
 from tacit.tlog.leaves import SignedLeaf
 
 
 async def create(call: Call) -> Reply:
-    """Store a new draft of a question."""
+    """Store a new draft of a question. Raises ``UsageError`` for a plan whose run this service cannot carry."""
+    if isinstance(call.body, Plan):
+        call.admin.publishing.require_run(call.body)
     question = await call.admin.questions.create(call.stored, call.who, call.body)
     return await _reply(call.stored, question, status=201, location=True)
 
@@ -61,7 +65,9 @@ async def shown(call: Call) -> Reply:
 
 
 async def edit(call: Call) -> Reply:
-    """Replace the text of a question."""
+    """Replace the text of a question. Raises as ``create``."""
+    if isinstance(call.body, Plan):
+        call.admin.publishing.require_run(call.body)
     found = await call.admin.questions.edit(call.stored, call.who, call.part("id"), call.body, call.tag)
     return await _reply(call.stored, found)
 
@@ -105,7 +111,8 @@ async def check_text(call: Call) -> Reply:
 
 async def _checked(call: Call, asked: Asked) -> Reply:
     found, verdicts = await call.admin.publishing.checked(asked, call.who.person.id)
-    return Reply(CheckDocument.model_validate({**found.document(), **verdicts.document()}))
+    planned = await call.admin.planner.forecast(call.who.person.id, asked) if isinstance(asked, Plan) else {}
+    return Reply(CheckDocument.model_validate({**found.document(), **verdicts.document(), **planned}))
 
 
 async def design(call: Call) -> Reply:
@@ -175,4 +182,5 @@ def _document(question: Question, names: Mapping[str, str], *, whole: bool = Fal
         position=question.position,
         round=place_of(question),
         recipe=recipe_document(question) if whole else None,
+        plan=json.loads(question.text) if question.trains and whole else None,
     )

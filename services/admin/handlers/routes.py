@@ -34,6 +34,7 @@ from services.admin.handlers import (
     people,
     questions,
     recipes,
+    runs,
     series,
     sessions,
 )
@@ -53,13 +54,17 @@ from services.admin.people.consent_documents import ConsentBody, WaitingInvitati
 from services.admin.people.people import Permission
 from services.admin.questions.fleet import FleetDocument
 from services.admin.questions.series_documents import CensusPage, JobList, SeriesPage
+from tacit.learning.plan import Plan
+from tacit.media_types import OCTET_STREAM
 from tacit.recipe.writing.survey import Survey
 from tacit.service.documents.admin import (
     CheckDocument,
     CollectionDocument,
     DesignDocument,
+    ForecastDocument,
     QuestionDocument,
     RecipeDocument,
+    RunDocument,
     SeriesDocument,
 )
 from tacit.service.documents.admin_log import KeysDocument, LedgerDocument, LogDocument, ProofDocument
@@ -100,8 +105,8 @@ ROUTES: Final = (
     Route(
         "POST", f"{_QUESTION}/check", "question.check",
         "The verdict of every rule on the recipe that the question would become now, with its cost and accuracy.",
-        questions.check, _READ, {200: CheckDocument}, body=Nothing, problems=(404, 412, 502), storing=Storing.NOTHING,
-        tagged=True, computes=True,
+        questions.check, _READ, {200: CheckDocument}, body=Nothing, problems=(404, 412, 501, 502),
+        storing=Storing.NOTHING, tagged=True, computes=True,
     ),
     Route(
         "POST", "/v1/check", "text.check", "The same verdict on a text that is not stored, for its author.",
@@ -125,7 +130,7 @@ ROUTES: Final = (
         "POST", f"{_QUESTION}/publish", "question.publish",
         "Fix the recipe of a question, sign it and put it into the log; 202 if a signature has to come from elsewhere.",
         questions.publish, _OPERATE, {200: QuestionDocument, 202: QuestionDocument}, body=ActBody,
-        problems=(404, 409, 412, 502), storing=Storing.NOTHING, tagged=True,
+        problems=(404, 409, 412, 501, 502), storing=Storing.NOTHING, tagged=True,
     ),
     Route(
         "POST", f"{_QUESTION}/signature", "question.sign", "Publish with a signature that was made elsewhere.",
@@ -184,6 +189,29 @@ ROUTES: Final = (
         questions.create_round, _WRITE, {201: QuestionDocument}, body=Nothing, problems=(404, 409, 502),
         storing=Storing.NOTHING,
     ),
+    Route(
+        "POST", "/v1/plans", "plan.create",
+        "Make a draft of the plan of a training run (docs/learning.md). It is submitted, approved and published as a "
+        "question; then this service publishes every round.",
+        questions.create, _WRITE, {201: QuestionDocument}, body=Plan, problems=(501,), storing=Storing.WRITE,
+    ),
+    Route(
+        "PUT", "/v1/plans/{id}", "plan.edit", "Replace the plan of a question, which becomes a draft again.",
+        questions.edit, _WRITE, _ONE, body=Plan, problems=(404, 409, 412, 428, 501), storing=Storing.WRITE,
+        tagged=True,
+    ),
+    Route(
+        "POST", "/v1/forecast", "plan.forecast",
+        "What the run of a plan would cost and how noisy it would be, as `tacit learn plan --json` tells it.",
+        runs.forecast, _READ, {200: ForecastDocument}, body=Plan, problems=(501,), storing=Storing.NOTHING,
+        computes=True,
+    ),
+    Route("GET", "/v1/series/{hash}/run", "run.show",
+          "Where a training run is, as `tacit learn show --json` tells it.", runs.shown, _READ, {200: RunDocument},
+          problems=(404, 501, 502), storing=Storing.NOTHING),
+    Route("GET", "/v1/series/{hash}/model", "run.model",
+          "The file of a training run's newest model; 404 where the run's plan is not one of this service.",
+          runs.model, _READ, {200: None}, problems=(404, 422, 501, 502), storing=Storing.NOTHING, media=OCTET_STREAM),
     Route("GET", "/v1/censuses", "census.list", "Censuses whose shares the log has.", series.censuses, _READ,
           {200: CensusPage}, problems=(502,), storing=Storing.NOTHING, paged=True),
     Route("GET", "/v1/ledger", "ledger.show",

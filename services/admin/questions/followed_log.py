@@ -210,6 +210,13 @@ class FollowedLog:
         """The contents of all entries together; of key sets only the newest. Raises as ``read``."""
         return (await self.read()).live
 
+    async def fresh(self) -> LiveLog:
+        """The same as it is now. Raises as ``read``, and ``Abort`` (503) if reading the newest entries takes longer."""
+        seen = await self.look(WAIT_SECONDS, newer=0.0)
+        if seen is None:
+            raise away("log", f"its entries are being read, {self._log.contents.count:,} so far")
+        return seen.live
+
     async def accounts(self) -> Accounts:
         """The accounts as of at most ``BURN_SECONDS`` ago, with every recipe in the log. Raises as ``read``."""
         seen = await self.read()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from services.admin.base.fair_threads import FairThreads
-from services.admin.questions.questions import text_of
+from services.admin.questions.questions import Written, text_of
+from services.admin.questions.training import forecast_document, require_numbers
+from tacit.learning.plan import Plan
 from tacit.operations.design import alternative_document, ways_of
 from tacit.operations.design_searched import searched_ways
 from tacit.operations.drafting import refusals_document
 from tacit.recipe.policy import Policy
 from tacit.recipe.writing.survey import Survey
 
+W = TypeVar("W", bound=Written)
 KEPT: Final = 256
 """How many comparisons are remembered; each takes up to half a second of one core."""
 
@@ -37,10 +40,16 @@ class Planner:
         first. Raises what ``compared`` raises."""
         return await self._found(who, survey, self._search)
 
-    async def _found(self, who: str, survey: Survey, compare: Callable[[Survey], dict[str, Any]]) -> dict[str, Any]:
-        asked = (compare.__name__, text_of(survey))
+    async def forecast(self, who: str, plan: Plan) -> dict[str, Any]:
+        """What the training run of ``plan`` costs, for the person ``who``, as ``forecast_document`` tells it. Raises
+        ``FieldError``, ``UsageError``, and ``Abort``: 501 without NumPy, 503 if too many wait."""
+        require_numbers()
+        return await self._found(who, plan, self._forecast)
+
+    async def _found(self, who: str, written: W, compare: Callable[[W], dict[str, Any]]) -> dict[str, Any]:
+        asked = (compare.__name__, text_of(written))
         known = self._known.pop(asked, None)
-        found = known if known is not None else await self._turns.do(who, lambda: compare(survey))
+        found = known if known is not None else await self._turns.do(who, lambda: compare(written))
         self._known[asked] = found
         if len(self._known) > KEPT:
             self._known.popitem(last=False)
@@ -53,6 +62,9 @@ class Planner:
             "refusals": [] if ways.refusal is None else refusals_document([ways.refusal]),
             "alternatives": [alternative_document(ways.needs, one) for one in ways.found],
         }
+
+    def _forecast(self, plan: Plan) -> dict[str, Any]:
+        return forecast_document(plan, self._policy)
 
     def _search(self, survey: Survey) -> dict[str, Any]:
         return {"alternatives": [one.document() for one in searched_ways(survey, policy=self._policy)]}

@@ -14,7 +14,7 @@ import asyncio
 import json
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Final
@@ -26,17 +26,20 @@ from services.admin.questions.events import Event, question_event
 from services.admin.questions.log import Log, blaming
 from services.admin.questions.questions import Asked, Questions, asked_of
 from services.admin.questions.rounds import Rounds
+from services.admin.questions.training import drafted_run, require_numbers, require_own_model
 from services.admin.storage import audit
 from services.admin.storage.records import Act, Question, QuestionState
 from services.admin.storage.store import AdminStore
 from tacit.codec import unb64url
-from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal
+from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal, UsageError
+from tacit.learning.plan import Plan
+from tacit.logview.live import LiveLog
 from tacit.moments import when
 from tacit.operations.checking import Checked, checked, context_at
 from tacit.operations.design import decided
 from tacit.operations.drafting import Drafted, drafted, refusals_document
-from tacit.operations.pace import USUAL_PACE, Pace
-from tacit.operations.publishing import send_leaf, signed_leaf
+from tacit.operations.pace import Pace
+from tacit.operations.publishing import require_model_place, send_leaf, signed_leaf
 from tacit.operations.series_drafting import drafted_series, searches
 from tacit.operations.services import logged_recipe
 from tacit.ports import Clock, TransportError
@@ -45,6 +48,7 @@ from tacit.recipe.context import Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
+from tacit.recipe.training import read_round_model
 from tacit.rules import table as rules
 from tacit.service.app import refused
 from tacit.signing import Signer
@@ -61,7 +65,8 @@ placed anew sooner, both could reach the log."""
 class Publishing:
     """Publishes the questions in a store. ``key``: the analyst's key, if this service holds it; ``tell`` gets an event
     for every change that no request's answer reports: what this service did by itself, and what was missed; ``grew``
-    gets the log's new size."""
+    gets the log's new size; ``no_runs``: why this service can carry no training run, empty if it can; ``whole`` reads
+    the whole log, which also has series that are over."""
 
     def __init__(
         self,
@@ -76,7 +81,9 @@ class Publishing:
         turns: FairThreads,
         tell: Callable[[Event], None],
         grew: Callable[[int], None],
-        pace: Pace = USUAL_PACE,
+        pace: Pace,
+        no_runs: str,
+        whole: Callable[[], Awaitable[LiveLog]],
     ) -> None:
         self._tell = tell
         self._grew = grew
@@ -90,6 +97,8 @@ class Publishing:
         self._clock = clock
         self._key = key
         self._pace = pace
+        self._no_runs = no_runs
+        self._whole = whole
         self._placing = asyncio.Lock()
         self._given = deque[tuple[int, int]](maxlen=BATCH)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
@@ -102,10 +111,14 @@ class Publishing:
     async def drafted(self, asked: Asked, who: str = "") -> Drafted:
         """Draft the recipe that the survey would become now, for the person ``who``; that of a round is as it is.
         Raises ``UsageError``, and ``Abort`` if the log cannot be reached or too many wait."""
-        live = await self._log.live()
+        if isinstance(asked, Plan):
+            self.require_run(asked)
+        live = await (self._whole() if isinstance(asked, Plan) else self._log.live())
         parties, now = self._questions.parties_of(asked), self._clock.now()
 
         def work() -> Drafted:
+            if isinstance(asked, Plan):
+                return drafted_run(asked, parties, live, self._policy, self._epoch_seconds, now, self._pace)
             if isinstance(asked, Recipe):
                 context = context_at(asked, live, now, Stage.DRAFT)
                 return Drafted(asked, tuple(rules.check(asked, self._policy, context)))
@@ -114,6 +127,14 @@ class Publishing:
             return draft(chosen, parties, live, self._policy, self._epoch_seconds, now, self._pace, given)
 
         return await self._turns.do(who, work)
+
+    def require_run(self, plan: Plan) -> None:
+        """Check that this service can carry the run of ``plan``. Raises ``UsageError``, and ``Abort`` (501) without
+        NumPy."""
+        require_numbers()
+        require_own_model(plan)
+        if self._no_runs:
+            raise UsageError(f"{self._no_runs}; train it where the key is, with: tacit learn run PLAN")
 
     async def checked(self, asked: Asked, who: str) -> tuple[Drafted, Checked]:
         """The result of ``drafted``, with the verdict of every rule on the recipe. Raises as ``drafted``."""
@@ -216,6 +237,10 @@ class Publishing:
         found = await self.drafted(asked)
         if found.refusals:
             raise _refused(found.refusals)
+        if isinstance(asked, Plan):
+            async with blaming("log"):
+                stated = read_round_model(found.recipe.question.round_input or "", asked.training)
+                await require_model_place(self._log.transport, self._log.url, stated)
         token, several = found.recipe.token, 1 if found.series is None else found.series.slots.per_epoch
         self._given += [(token.epoch, token.slot + at) for at in range(several)]  # a reading of the log may miss it yet
         return await self._signed(question, found.series or found.recipe)

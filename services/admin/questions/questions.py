@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from services.admin.base.problems import Problem, not_found, refuse
 from services.admin.people.consent import Consent
@@ -19,40 +19,63 @@ from services.admin.people.people import Permission, Principal, forbidden, new_i
 from services.admin.storage.question_store import QuestionsTx
 from services.admin.storage.records import QUESTION_STATES, Question, QuestionState
 from tacit.errors import Abort, FieldError, UsageError
+from tacit.learning.plan import Plan
 from tacit.models.parties import Parties
+from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.ports import Clock, Entropy
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.writing.survey import Survey
 from tacit.tlog.canonical import canonical_bytes
 
-Asked = Survey | Recipe
-"""What a question asks: a survey that somebody wrote, or the recipe of the next round of a series."""
+Written = Survey | Plan
+"""What somebody writes: a survey, or the plan of a training run."""
+Asked = Written | Recipe
+"""What a question asks: what somebody wrote, or the recipe of the next round of a series."""
 LABEL = b"tacit approval v1\0"
+MODEL_OF_RUNS: Final = SecureAggregation.name
+"""The model of all training runs."""
 
 
-def text_of(survey: Survey) -> str:
-    """The survey as canonical JSON, in the form that a question stores."""
-    return canonical_bytes(survey.model_dump(mode="json", exclude_none=True)).decode()
+def text_of(written: Written) -> str:
+    """The survey or plan as canonical JSON, in the form that a question stores."""
+    return canonical_bytes(written.model_dump(mode="json", exclude_none=True)).decode()
 
 
 def asked_of(question: Question) -> Asked:
     """What the question asks."""
+    if question.trains:
+        return plan_of(question)
     body = json.loads(question.text)
     return Survey.from_body(body) if question.series_hash is None else Recipe.from_body(body)
 
 
-def survey_of(question: Question) -> Survey:
-    """The survey of a question that somebody wrote; the inverse of ``text_of``. Raises ``Abort`` (409) for a round."""
+def plan_of(question: Question) -> Plan:
+    """The plan of a question that is a training run; the inverse of ``text_of``."""
+    return Plan.read(question.text.encode(), "plan")
+
+
+def written_of(question: Question) -> Written:
+    """What somebody wrote; the inverse of ``text_of``. Raises ``Abort`` (409) for a round."""
     found = asked_of(question)
     if isinstance(found, Recipe):
         raise refuse(Problem.ROUND_FIXED, "delete the draft, or approve it as it is")
     return found
 
 
+def survey_of(question: Question) -> Survey:
+    """The survey of a question. Raises ``Abort`` (409) for a round and for a training run."""
+    found = written_of(question)
+    if not isinstance(found, Survey):
+        raise refuse(Problem.OTHER_TEXT, "it has the plan of a training run")
+    return found
+
+
 def survey_document(question: Question) -> dict[str, Any]:
-    """The survey as JSON; of a round, the members of a survey that its recipe has, too."""
+    """The survey as JSON; of a round and of a training run, the members of a survey that it has, too."""
     body = json.loads(question.text)
+    if question.trains:
+        return {**{name: body[name] for name in ("name", "text", "metric", "epsilon")}, "model": MODEL_OF_RUNS}
     if question.series_hash is None:
         return dict(body)
     asked = {name: body["question"][name] for name in ("text", "metric")}
@@ -86,27 +109,32 @@ class Questions:
         return any(one.analyst == parties.analyst for one in self._parties.values())
 
     def parties_of(self, asked: Asked) -> Parties:
-        """The parties of the survey's model; of a round, its own. Raises ``FieldError`` if there are none."""
+        """The parties of the survey's model, or of training runs; of a round, its own. Raises ``FieldError`` if there
+        are none."""
         if isinstance(asked, Recipe):
             return asked.parties
-        found = self._parties.get(asked.model)
+        model = asked.model if isinstance(asked, Survey) else MODEL_OF_RUNS
+        found = self._parties.get(model)
         if found is None:
-            raise FieldError("model", f"this organisation has no parties for the model {asked.model}")
+            raise FieldError("model", f"this organisation has no parties for the model {model}")
         return found
 
     def binding(self, question: Question) -> bytes:
         """What an approval is bound to: a digest (32 bytes) of text, parties and policy."""
         bound: dict[str, Any] = {
-            "survey" if question.series_hash is None else "recipe": json.loads(question.text),
+            _kind_of(question): json.loads(question.text),
             "parties": self.parties_of(asked_of(question)).model_dump(mode="json"),
             "policy": self._policy.model_dump(mode="json", exclude_none=True),
         }
         return hashlib.sha256(LABEL + canonical_bytes(bound)).digest()
 
-    async def create(self, tx: QuestionsTx, who: Principal, survey: Survey) -> Question:
-        """Store a new draft of ``survey``, with ``who`` as its author."""
+    async def create(self, tx: QuestionsTx, who: Principal, written: Written) -> Question:
+        """Store a new draft of ``written``, with ``who`` as its author."""
         now = int(self._clock.now())
-        question = Question(new_id(self._entropy), QuestionState.DRAFT, 1, text_of(survey), (who.person.id,), now, now)
+        question = Question(
+            new_id(self._entropy), QuestionState.DRAFT, 1, text_of(written), (who.person.id,), now, now,
+            trains=isinstance(written, Plan),
+        )  # fmt: skip
         await tx.add_question(question)
         return question
 
@@ -128,18 +156,19 @@ class Questions:
         return draft
 
     async def edit(
-        self, tx: QuestionsTx, who: Principal, question_id: str, survey: Survey, tag: str | None
+        self, tx: QuestionsTx, who: Principal, question_id: str, written: Written, tag: str | None
     ) -> Question:
         """Replace the text of a question, which becomes a draft again and gets ``who`` as an author. Raises ``Abort``:
-        404, 409 if it is published or being published, and for a round, 412 and 428."""
+        404, 409 if it is published or being published, for a round and for a text of another kind, 412 and 428."""
         before = await self.at(tx, question_id, tag, needed=True)
-        survey_of(before)
+        if type(written_of(before)) is not type(written):
+            raise refuse(Problem.OTHER_TEXT, f"it has a {_kind_of(before)}; make a new draft for another kind of text")
         if before.leaf:
             raise self._wrong_state(before, "is being published")
         authors = tuple(dict.fromkeys((*before.authors, who.person.id)))
         cleared = replace(before, approver="", approval=b"", recipe=b"", recipe_hash="")
         return await self.move(
-            tx, before, replace(cleared, state=QuestionState.DRAFT, text=text_of(survey), authors=authors)
+            tx, before, replace(cleared, state=QuestionState.DRAFT, text=text_of(written), authors=authors)
         )
 
     async def delete(self, tx: QuestionsTx, question_id: str, tag: str | None) -> None:
@@ -206,6 +235,13 @@ class Questions:
 
     def _wrong_state(self, question: Question, why: str) -> Abort:
         return refuse(Problem.QUESTION_STATE, f"it is {question.state} and {why}", state=question.state.value)
+
+
+def _kind_of(question: Question) -> str:
+    """What the text of a question is."""
+    if question.trains:
+        return "plan"
+    return "survey" if question.series_hash is None else "recipe"
 
 
 def changed() -> Abort:

@@ -61,6 +61,23 @@ class QuestionsTx(Rows):
         query = sa.select(QUESTIONS).where(waiting).order_by(QUESTIONS.c.number).limit(limit)
         return [_question(row) for row in await self._all(query)]
 
+    async def running(self, limit: int) -> Sequence[Question]:
+        """At most ``limit`` published training runs that are not over."""
+        published, goes_on = QUESTIONS.c.state == QuestionState.PUBLISHED.value, QUESTIONS.c.over_at.is_(None)
+        query = sa.select(QUESTIONS).where(QUESTIONS.c.trains, published, goes_on)
+        return [_question(row) for row in await self._all(query.order_by(QUESTIONS.c.number).limit(limit))]
+
+    async def question_of_series(self, series_hash: str) -> Question | None:
+        """The published training run whose series has this hash, or None."""
+        own = (QUESTIONS.c.recipe_hash == series_hash) & QUESTIONS.c.trains & QUESTIONS.c.position.is_not(None)
+        row = await self._one(sa.select(QUESTIONS).where(own))
+        return None if row is None else _question(row)
+
+    async def end_run(self, question_id: str, now: int) -> bool:
+        """Note that a training run is over at POSIX second ``now``. Returns False if it was noted before."""
+        own = (QUESTIONS.c.id == question_id) & QUESTIONS.c.over_at.is_(None)
+        return await self._run(sa.update(QUESTIONS).where(own).values(over_at=now)) == 1
+
     async def add_question(self, question: Question) -> None:
         """Store a new question, in its first state."""
         QUESTION_STATES.check(None, question.state)

@@ -56,6 +56,9 @@ class Question:
     recipe, or of the series, that is fixed for it; ``leaf``: the same signed, which may have been sent. Times are POSIX
     seconds.
 
+    A question that ``trains`` has the plan of a training run as its ``text``; once it is published, the service carries
+    the run from round to round until ``over_at``.
+
     A question with a ``series_hash`` is the next round of that series, number ``round_index`` from 0. Nobody writes its
     ``text``: it is the canonical body of the round's recipe, which follows from the log and the releases before it."""
 
@@ -77,10 +80,15 @@ class Question:
     """The question's number, in the order in which questions were written."""
     series_hash: str | None = None
     round_index: int | None = None
+    trains: bool = False
+    over_at: int | None = None
 
     @property
     def becomes_series(self) -> bool:
-        """Whether a series is published for it, as for every search; its body and hash stand in place of a recipe's."""
+        """Whether a series is published for it, as for every search and every training run; its body and hash stand in
+        place of a recipe's."""
+        if self.trains:
+            return True
         encoder = None if self.series_hash is not None else json.loads(self.text).get("encoder")
         return encoder is not None and encoder.get("kind") == SEARCH
 

@@ -29,13 +29,16 @@ QUESTIONS = Table(
     Column("position", BigInteger),
     Column("series_hash", String(43)),
     Column("round_index", BigInteger),
+    Column("trains", Boolean, nullable=False),
+    Column("over_at", BigInteger),
     Index("questions_recipe_hash", "recipe_hash"),
     Index("questions_round", "series_hash", "round_index", unique=True),
     Index("questions_state", "state"),
     info={
         "holds": (
             "state, revision (its ETag), the survey as canonical JSON (of a series' next round its recipe, "
-            "with series and number), everybody who wrote any of it, who approved it and what exactly, the "
+            "with series and number; of a training run its plan, and when it was over), everybody who wrote any of "
+            "it, who approved it and what exactly, the "
             "recipe that is fixed for it, the same signed, its place in the log"
         ),
         "kept": "drafts until deleted, all else always",

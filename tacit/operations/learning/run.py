@@ -6,10 +6,11 @@ was ended goes on at any time, on any machine that has the three. Whatever is se
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tacit.errors import Abort, Refusal, UsageError
@@ -79,6 +80,14 @@ class Standing:
         return list(zip(self.rounds, self.run.rounds, models[1:], strict=True))
 
 
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """What a run waits for, in ``words``, and when to look again, in POSIX seconds."""
+
+    words: str
+    until: float
+
+
 async def published_series(at: Place, series: Series, key: Signer) -> LiveSeries:
     """Sign a series as its analyst, put it into the log, and wait until the log shows it. Raises as
     ``tacit.operations.publishing``."""
@@ -104,7 +113,9 @@ class Waiting:
 class LearningRun:
     """The run of ``plan`` whose series has this ``name`` or hash. ``key``: the analyst's; ``wait``: so many seconds
     after the end of its reports, a round is passed over; ``telling``: shows what is waited for, while it is;
-    ``initial``: the first model's file, where only the application knows the model."""
+    ``initial``: the first model's file, where only the application knows the model; ``noting``: is called with each
+    round that the log has taken, and its index there; ``tries``: how often a step is taken while a service does not
+    answer."""
 
     plan: Plan
     name: str
@@ -113,7 +124,11 @@ class LearningRun:
     wait: float
     telling: Callable[[Waiting], AbstractContextManager[object]]
     initial: bytes | None = None
+    noting: Callable[[Recipe, int], Awaitable[None]] | None = None
+    tries: int = TRIES
     _released: dict[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict, repr=False)
+    _handed: set[str] = field(default_factory=set, repr=False)
+    _awaited_from: dict[str, float] = field(default_factory=dict, repr=False)
 
     async def standings(self) -> AsyncIterator[Standing]:
         """Where the run is, first as it is found and then after every round, until it is over. Raises ``UsageError``
@@ -128,14 +143,32 @@ class LearningRun:
             found = await self._patiently(begin_or_resume, found)
             found = await self._patiently(self._finish, found)
 
+    async def advanced(self) -> Paused | None:
+        """Take the run as far as it goes without waiting, and return what it waits for then; None: it is over. The
+        next call goes on, as every step may be taken again. Raises as ``standings``, and ``TransportError`` at once."""
+        clock, words = _NoSleep(self.at.clock), list[str]()
+
+        @contextmanager
+        def telling(waiting: Waiting) -> Iterator[None]:
+            words[:] = [waiting.words]
+            yield
+
+        at_once = replace(self, at=replace(self.at, clock=clock), telling=telling, tries=1)
+        try:
+            async for _ in at_once.standings():
+                words.clear()
+        except _SleepsError as sleeps:
+            return Paused("".join(words), sleeps.until)
+        return None
+
     async def standing(self) -> Standing:
         """Where the run is, read from the log and the releases. Raises as ``standings``."""
         return await read_standing(self.plan, self.name, self.at, self._released, self.initial)
 
     async def _patiently(self, step: Callable[[Standing], Awaitable[Standing]], found: Standing) -> Standing:
         """Take a step, again where a service does not answer: every step may be taken again. Raises
-        ``TransportError`` after ``TRIES``."""
-        for _ in range(TRIES - 1):
+        ``TransportError`` after ``tries``."""
+        for _ in range(self.tries - 1):
             try:
                 return await step(found)
             except TransportError as error:
@@ -157,7 +190,9 @@ class LearningRun:
         if following is None:
             return now
         await self._await_keys(following.recipe)
-        await publish_round(self.at.transport, self.at.server, following.recipe, self.key)
+        index = await publish_round(self.at.transport, self.at.server, following.recipe, self.key)
+        if self.noting is not None:
+            await self.noting(following.recipe, index)
         await self._hand_out(following)
         while True:
             now = await self.standing()
@@ -182,10 +217,12 @@ class LearningRun:
         if live.is_void:
             return "void"
         interval = recipe.interval
+        begun = self._awaited_from.setdefault(recipe.hash_text, max(at.clock.now(), float(interval.end)))
+        wait = min(self.wait, max(0.0, begun + self.wait - at.clock.now()))
         words = f"{recipe.name}: reports come until {when(interval.end)}, then its release"
         try:
-            with self.telling(Waiting(words, interval.start, interval.end, interval.end + self.wait)):
-                return "" if await awaited(at.transport, at.collector, recipe, at.clock, self.wait) else "not released"
+            with self.telling(Waiting(words, interval.start, interval.end, begun + self.wait)):
+                return "" if await awaited(at.transport, at.collector, recipe, at.clock, wait) else "not released"
         except Refusal as refusal:
             return f"{refusal.rule}: {refusal.detail}"
         except Abort as problem:
@@ -197,12 +234,13 @@ class LearningRun:
         """Put the model of a published round where devices fetch it; the same again changes nothing."""
         stated = read_round_model(following.recipe.question.round_input or "", self.plan.training)
         await send_model(self.at.transport, self.at.server, stated, following.model)
+        self._handed.add(following.recipe.hash_text)
 
     async def _hand_out_again(self, found: Standing) -> Standing:
         """Put the model of the newest round where devices fetch it, while they may need it: who published the round may
         have ended before."""
         recipe = found.rounds[-1].recipe
-        if self.at.clock.now() < asked_until(recipe.interval):
+        if recipe.hash_text not in self._handed and self.at.clock.now() < asked_until(recipe.interval):
             await self._hand_out(NextRound(found.run.rounds[-1].model, recipe))
         return found
 
@@ -240,4 +278,27 @@ async def read_standing(
         if found and live is not rounds[-1]:
             known[own] = found
         asked.append((live.recipe, found))
-    return Standing(series, tuple(rounds), run_of(plan, series.series, asked, initial))
+    run = await asyncio.to_thread(run_of, plan, series.series, asked, initial)
+    return Standing(series, tuple(rounds), run)
+
+
+class _SleepsError(Exception):
+    """Somebody would sleep, ``until`` POSIX seconds."""
+
+    def __init__(self, until: float) -> None:
+        super().__init__("waiting")
+        self.until = until
+
+
+@dataclass(frozen=True)
+class _NoSleep:
+    """A clock on which nobody sleeps: whoever would, ends."""
+
+    clock: Clock
+
+    def now(self) -> float:
+        return self.clock.now()
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds > 0:
+            raise _SleepsError(self.now() + seconds)

@@ -31,7 +31,8 @@ class SeriesPlace(Document):
 
 class QuestionDocument(Document):
     """A question. ``survey``: what is asked, as it was written; of the next round of a series, which nobody writes,
-    ``name``, ``model``, ``text`` and ``metric``. ``round``: which round of which series it is, if it is one. ``hash``
+    ``name``, ``model``, ``text`` and ``metric``; of a training run these and ``epsilon``, and ``plan`` is its plan in
+    full. ``round``: which round of which series it is, if it is one. ``hash``
     and ``recipe``: the recipe that is fixed for it, if there is one; the recipe waits for a signature while ``signed``
     is false. ``position``: its index in the log."""
 
@@ -48,6 +49,7 @@ class QuestionDocument(Document):
     position: int | None = None
     round: SeriesPlace | None = None
     recipe: dict[str, Any] | None = None
+    plan: dict[str, Any] | None = None
 
 
 class Refused(OpenDocument):
@@ -60,7 +62,7 @@ class Refused(OpenDocument):
 
 class CheckDocument(OpenDocument):
     """The verdict of every rule on the recipe that the question would become now, and that recipe's privacy cost and
-    accuracy."""
+    accuracy; of a training run on its first round, with the members of a forecast."""
 
     hash: str
     stage: str
@@ -141,6 +143,43 @@ class SeriesDocument(Document):
     claim: dict[str, Any]
     published: tuple[RoundDocument, ...]
     series: dict[str, Any]
+
+
+class ForecastDocument(Document):
+    """A plan, and what its training run costs and how noisy it is, as ``tacit learn plan --json`` tells it."""
+
+    plan: dict[str, Any]
+    forecast: dict[str, Any]
+
+
+class RunRoundDocument(Document):
+    """A round of a training run. ``contributions``: how many took part, null without a release; ``loss`` and
+    ``accuracy``: null, as no party has an example of a device."""
+
+    round: int
+    contributions: int | None
+    loss: float | None
+    accuracy: float | None
+    recipe_hash: str
+    log_index: int
+
+
+class RunDocument(Document):
+    """A training run, as ``tacit learn show --json`` tells it. ``epsilon``: the claim of all rounds by adversary;
+    ``model``: the hash of the newest model, null where the run's plan is not here; ``seconds``: from the first round's
+    beginning to the newest one's end."""
+
+    series: dict[str, Any]
+    devices: int
+    rounds: tuple[RunRoundDocument, ...]
+    accuracy: float | None
+    central_accuracy: float | None
+    private: bool
+    epsilon: dict[str, str]
+    delta: str
+    clip: float | None
+    model: str | None
+    seconds: int
 
 
 class CensusDocument(Document):

@@ -16,7 +16,7 @@ from pydantic.json_schema import models_json_schema
 
 from tacit import __version__
 from tacit.errors import DecodeError
-from tacit.media_types import JSON, PROBLEM_JSON
+from tacit.media_types import JSON, OCTET_STREAM, PROBLEM_JSON
 from tacit.service.documents.examples import Examples
 
 IDEMPOTENCY: Final = "Idempotency-Key"
@@ -234,6 +234,8 @@ def _answer(
     if model is not None:
         shown = {"schema": refs[model], "example": examples.of_model(model.__name__)}
         found["content"] = {JSON: shown, **{kind: {} for kind in one.formats.values()}}
+    elif one.media == OCTET_STREAM:  # raw bytes have no schema in OpenAPI 3.1
+        found["content"] = {one.media: {}}
     elif one.media != JSON:
         found["content"] = {one.media: {"schema": {"type": "string"}, "example": examples.of_model(one.media)}}
     if status == HTTPStatus.CREATED and one.needs is not None:

@@ -164,6 +164,20 @@ async function refresh() {
   }
 }
 
+// A plan's file is read into the form's text; without a script it is pasted there.
+for (const chosen of document.querySelectorAll("input[type=file][data-into]")) {
+  const place = document.getElementById(chosen.dataset.into);
+  const told = document.getElementById(chosen.id + "-told");
+  chosen.closest("[hidden]").hidden = false;
+  chosen.addEventListener("change", async () => {
+    const file = chosen.files[0];
+    if (!file) return;
+    const fits = file.size <= Number(chosen.dataset.most);
+    told.textContent = fits ? "" : "This file is too large for a plan.";
+    if (fits) place.value = await file.text();
+  });
+}
+
 const editor = document.getElementById("editor");
 if (editor) edit(editor);
 else if (document.querySelector(".account")) forget();

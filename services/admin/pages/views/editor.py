@@ -13,6 +13,7 @@ from services.admin.pages.preview import Preview, preview_of, preview_of_survey
 from services.admin.pages.rendering import rendered, response
 from services.admin.pages.survey_fields import CHOICES_OF, FIELDS, GROUPS, USUAL, body_of, fields_of
 from services.admin.pages.survey_labels import of_entry, shown_at, worded
+from services.admin.pages.views import plans
 from services.admin.pages.views.published import listed_of
 from services.admin.pages.visits import Visit
 from services.admin.questions.questions import survey_of
@@ -49,6 +50,8 @@ async def create(visit: Visit) -> web.StreamResponse:
 async def edit(visit: Visit) -> web.StreamResponse:
     """The form, filled in from the question."""
     question = await _question(visit)
+    if question.trains:
+        return await plans.form(visit, plans.text_of_plan(question), question)
     survey = survey_of(question)
     preview = await preview_of_survey(visit.admin, visit.who.person.id, survey)
     return await _form(visit, fields_of(survey), preview, question)
@@ -57,6 +60,8 @@ async def edit(visit: Visit) -> web.StreamResponse:
 async def save(visit: Visit) -> web.StreamResponse:
     """Save a new text of the question. If the button only previews, show the form again instead."""
     question = await _question(visit)
+    if question.trains:
+        return await plans.sent(visit, question)
     form, looks = _pressed(visit.form)
     preview = await preview_of(visit.admin, visit.who.person.id, form)
     if looks:

@@ -14,6 +14,7 @@ from services.admin.handlers.questions import names_of
 from services.admin.pages.claims import claim_rows
 from services.admin.pages.preview import Preview, judged
 from services.admin.pages.rendering import chosen
+from services.admin.pages.run_facts import forecast_facts, plan_facts
 from services.admin.pages.survey_fields import CHOICES_OF, FIELDS, fields_of
 from services.admin.pages.views.passkeys import answer_of
 from services.admin.pages.views.published import release_row, releases_of, yield_row
@@ -22,7 +23,8 @@ from services.admin.people.people import Permission
 from services.admin.questions.publishing import fixed_of, recipe_document
 from services.admin.questions.questions import Asked, asked_of, etag_of, survey_document
 from services.admin.storage.records import Act, Question, QuestionState
-from tacit.errors import Abort, DecodeError
+from tacit.errors import Abort, DecodeError, UsageError
+from tacit.learning.plan import Plan
 from tacit.moments import when
 from tacit.recipe.candidates import candidates_of, label_of
 from tacit.recipe.encoder_specs import Prefixes
@@ -157,9 +159,7 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
     if fixed is None and question.state is not QuestionState.ENDED:
         preview = await judged(admin, visit.who.person.id, asked, preview)
     return visit.show(
-        "question.html",
-        status=200 if problem is None else problem.status,
-        problem=problem,
+        "question.html", status=200 if problem is None else problem.status, problem=problem,
         question=question,
         row=row_of(question, names, admin.now),
         tag=etag_of(question).strip('"'),
@@ -167,25 +167,42 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
         facts=facts_of(asked),
         series=question.series_hash,
         becomes=series,
-        searches=question.becomes_series,
+        searches=question.becomes_series and not question.trains,
+        trains=question.trains,
+        forecast=await _forecast(visit, asked),
         steps=_steps(question, names, fixed, admin.now, found, acts),
         rounds=_rounds(acts, names),
         buttons=_buttons(visit, question),
         by_passkey=by_passkey,
         own=visit.who.person.id in question.authors,
-        recipe=recipe,
-        body=recipe_document(question),
+        recipe=recipe, body=recipe_document(question), canonical=question.recipe.decode(),
         published=published,
         ended=fixed is not None and fixed.interval.end <= admin.now,
         filled=filled,
         releases=[release_row(one) for one in found],
         trouble=trouble,
-        canonical=question.recipe.decode(),
-        claims=preview.claims
-        if fixed is None
-        else claim_rows(fixed.probe if isinstance(fixed, Series) else fixed, series),
+        claims=_claims(fixed) or preview.claims,
         preview=preview,
-    )
+    )  # fmt: skip
+
+
+def _claims(fixed: Recipe | Series | None) -> list[dict[str, Any]]:
+    """The rows of the claim of what is fixed for a question; empty while nothing is."""
+    if isinstance(fixed, Series):
+        return claim_rows(fixed.probe, fixed)
+    return [] if fixed is None else claim_rows(fixed)
+
+
+async def _forecast(visit: Visit, asked: Asked) -> list[tuple[str, str]]:
+    """What a training run costs, as pairs of a label and a value; empty for other questions, and while it is
+    unknown."""
+    if not isinstance(asked, Plan):
+        return []
+    try:
+        found = await visit.admin.planner.forecast(visit.who.person.id, asked)
+    except (Abort, UsageError):
+        return []
+    return forecast_facts(found["forecast"])
 
 
 def _buttons(visit: Visit, question: Question) -> dict[str, bool]:
@@ -265,9 +282,12 @@ def _rounds(acts: Sequence[Act], names: Mapping[str, str]) -> list[dict[str, Any
 
 
 def facts_of(asked: Asked) -> list[tuple[str, str]]:
-    """What is asked as pairs of a label and a value, for readers: the members of a survey, or what a round asks."""
+    """What is asked as pairs of a label and a value, for readers: the members of a survey or plan, or what a round
+    asks."""
     if isinstance(asked, Recipe):
         return _facts_of_round(asked)
+    if isinstance(asked, Plan):
+        return plan_facts(asked)
     said = {path: value.replace("\n", ", ") for path, value in fields_of(asked).items() if value}
     strange = set() if asked.form.may_mix else {"through", "aggregator_flips"}
     strange |= set() if asked.kind.is_vector else {"proof"}

@@ -8,6 +8,7 @@ from services.admin.base.problems import Problem
 from services.admin.handlers.series import document_of, page_of
 from services.admin.pages.charts import over_time
 from services.admin.pages.views.published import POINTS, by_answers, listed_of, unit_of
+from services.admin.pages.views.runs import run_of
 from services.admin.pages.views.search import search_of
 from services.admin.pages.visits import Visit
 from tacit.errors import Abort
@@ -76,6 +77,7 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
     ]
     search = await search_of(visit, live, series.hash)
     trains = series.series["template"]["question"]["encoder"]["kind"] == "update"
+    run = await run_of(visit, live, series.hash, [one.index + 1 for one in newest]) if trains else None
     drawn = []
     alike = zip(groups, by_answers(releases, by_name=False), strict=True)
     # rounds of a search ask of other prefixes each, and entries of updates mean nothing to a reader
@@ -85,7 +87,7 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
     return visit.show(
         "one_series.html", status=200 if problem is None else problem.status, problem=problem, series=series,
         rows=rows, drawn=drawn, trouble=trouble, answers=ANSWERS,
-        released=len(last), search=search, trains=trains,
+        released=len(last), search=search, trains=trains, run=run,
     )  # fmt: skip
 
 

@@ -1,0 +1,72 @@
+"""From the plan of a training run to the series that it becomes, and what it costs, in the log as it is now.
+
+NumPy may be missing: what needs it is imported when a plan comes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from services.admin.base.problems import Problem, refuse
+from tacit.errors import FieldError, UsageError
+from tacit.extras import require_extra
+from tacit.learning.plan import Plan
+from tacit.logview.live import LiveLog
+from tacit.models.parties import Parties
+from tacit.operations.drafting import Drafted, next_epoch
+from tacit.operations.pace import Pace
+from tacit.recipe.policy import Policy
+from tacit.recipe.training import External
+
+EXTRA: Final = "learn"
+
+
+def require_numbers() -> None:
+    """Raise ``Abort`` (501) where the service is installed without what computes models."""
+    try:
+        require_extra("a training run", EXTRA, "numpy")
+    except UsageError as error:
+        raise refuse(Problem.EXTRA_MISSING, str(error), extra=EXTRA) from error
+
+
+def drafted_run(
+    plan: Plan, parties: Parties, live: LiveLog, policy: Policy, epoch_seconds: int, now: float, pace: Pace
+) -> Drafted:
+    """Make the series of ``plan``, placed on free slots of the log ``live``, with the refusals of ``policy``; its
+    recipe is the first round. The parameters are those of ``tacit.operations.drafting.drafted``. Raises ``FieldError``,
+    also for a name that a series of the log has, and ``UsageError``."""
+    from tacit.operations.learning.placing import Epochs, placed_run, refusals_of
+    from tacit.operations.learning.rounds import next_round, run_of
+
+    if any(one.series.name == plan.name for one in live.series):
+        raise FieldError("name", f"{plan.name} is a series of the log already; give the plan another name")
+    issuer = parties.issuer.name
+    epoch = next_epoch(live, issuer, epoch_seconds, now, pace)
+    directory = live.directory(issuer, epoch)
+    if directory is None:
+        raise UsageError(f"the log shows no token keys for epoch {epoch}; wait a moment")
+    series = placed_run(plan, parties, live, Epochs(epoch_seconds, len(directory.keys)), now, pace)
+    first = next_round(plan, series, run_of(plan, series, ()), now)
+    if first is None:
+        raise UsageError("a run needs a round")
+    return Drafted(first.recipe, tuple(refusals_of(plan, series, policy, now)), series)
+
+
+def require_own_model(plan: Plan) -> None:
+    """Raise ``FieldError`` for a plan whose first model this service cannot make."""
+    if isinstance(plan.training.architecture, External):
+        raise FieldError(
+            "training.architecture",
+            "begins with a file that only the application has; train it with: tacit learn run PLAN --initial FILE",
+        )
+
+
+def forecast_document(plan: Plan, policy: Policy) -> dict[str, Any]:
+    """What the plan costs and how noisy it is, as ``tacit learn plan --json`` tells it, for a device with ``policy``.
+    Raises ``FieldError`` and ``UsageError`` for a plan without a series, with what would fit."""
+    from tacit.operations.learning.plans import forecast
+
+    return {
+        "plan": plan.model_dump(mode="json", exclude_none=True),
+        "forecast": forecast(plan, policy).document(),
+    }

@@ -1,0 +1,1 @@
+"""Training runs: drafted from a plan, carried from round to round, and shown."""
