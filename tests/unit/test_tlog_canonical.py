@@ -97,9 +97,8 @@ def changed(data: bytes, at: int, byte: int) -> bytes:
     return data[:at] + bytes([byte]) + data[at + byte % 2 :]
 
 
-ENCODED = (
-    st.dictionaries(TEXTS, VALUES, max_size=4).filter(lambda value: reference(value) is not None).map(rfc8785.dumps)
-)
+DOCUMENTS: st.SearchStrategy[Any] = st.dictionaries(TEXTS, VALUES, max_size=4)
+ENCODED = DOCUMENTS.map(reference).filter(lambda data: data is not None)
 
 
 @given(ENCODED, st.integers(0, 300), st.integers(0, 255), st.booleans())
@@ -115,7 +114,7 @@ ENCODED = (
 @example(b'\xef\xbb\xbf{"a":1}', 0, 0, False)
 @example(b'{"a":"\\u0041"}', 0, 0, False)
 @example(b"[1]", 0, 0, False)
-def test_both_readers_accept_the_same_bytes_and_find_the_same(data: bytes, at: int, byte: int, changes: bool) -> None:
+def test_both_readers_accept_the_same_bytes_and_find_the_same(data: Any, at: int, byte: int, changes: bool) -> None:
     data = changed(data, at, byte) if changes else data
     expected = parsed_by_members(data)
     if expected is None:
