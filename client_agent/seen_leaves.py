@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import ClassVar, Generic, TypeVar
 
 from client_agent.config import GatewayPin, IssuerPin
@@ -170,6 +171,7 @@ class GatewayKeys(SeenLeaves[OhttpConfig]):
         return found
 
 
+@lru_cache(maxsize=64)
 def _usable(*encoded: str | None) -> tuple[ohttp.KeyConfig, ...]:
     """Those of the encoded configurations that this device can seal to."""
     found = []

@@ -1,4 +1,4 @@
-"""The agent's state in one SQLite file of mode 0600, which is open during transactions alone."""
+"""The agent's state in one SQLite file of mode 0600."""
 
 from __future__ import annotations
 

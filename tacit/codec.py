@@ -6,7 +6,6 @@ trailing bytes raise ``DecodeError`` (reading) or ``ValueError`` (writing, the c
 
 from __future__ import annotations
 
-import base64
 import binascii
 from collections.abc import Callable
 from typing import Self, TypeVar
@@ -112,18 +111,27 @@ class Reader:
             raise DecodeError(f"{self._what} has {self.remaining} trailing bytes")
 
 
+_TO_URL, _FROM_URL = bytes.maketrans(b"+/", b"-_"), bytes.maketrans(b"-_", b"+/")
+_PADDING = (b"", b"=", b"==", b"===")
+
+
 def b64url(data: bytes) -> str:
     """URL-safe base64 without padding (RFC 4648 section 5), as DAP writes ids."""
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode("ascii")
+    return _written(data).decode("ascii")
+
+
+def _written(data: bytes) -> bytes:
+    return binascii.b2a_base64(data, newline=False).rstrip(b"=").translate(_TO_URL)
 
 
 def unb64url(text: str, *, length: int | None = None, what: str = "value") -> bytes:
     """Strict inverse of ``b64url``: no padding, no foreign characters, one encoding per value."""
     try:
-        data = base64.b64decode(text.encode("ascii") + b"=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        written = text.encode("ascii")
+        data = binascii.a2b_base64(written.translate(_FROM_URL) + _PADDING[-len(text) % 4], strict_mode=True)
     except (UnicodeEncodeError, binascii.Error) as error:
         raise DecodeError(f"{what} is not unpadded URL-safe base64") from error
-    if b64url(data) != text:
+    if _written(data) != written:
         raise DecodeError(f"{what} is not in canonical base64")
     if length is not None and len(data) != length:
         raise DecodeError(f"{what} has {len(data)} bytes, not {length}")

@@ -87,8 +87,10 @@ def key_pair_from_private(private: bytes) -> KeyPair:
     """The pair of a 32-byte private key. Raises ``DecodeError`` for another length."""
     if len(private) != PRIVATE_KEY_SIZE:
         raise DecodeError("an X25519 key must have 32 bytes")
-    public = X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
-    return KeyPair(private, public)
+    handle = X25519PrivateKey.from_private_bytes(private)
+    pair = KeyPair(private, handle.public_key().public_bytes_raw())
+    pair.__dict__["_handle"] = handle
+    return pair
 
 
 def generate_key_pair(entropy: Entropy) -> KeyPair:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
+from functools import lru_cache
 
 from tacit.codec import b64url
 from tacit.errors import DecodeError
@@ -19,6 +20,7 @@ from tacit.tlog.leaves import LeafKeys, SignedLeaf
 from tacit.tlog.pages import BundleEntry, Hashes, Head, block_of, decode_page
 
 ATTEMPTS = 4
+PROOFS_KEPT = 8
 
 Get = Callable[[str], Awaitable[bytes | None]]
 """Fetches the content of a path of the log, at most a page; None where the log has none (404). Raises
@@ -47,6 +49,13 @@ async def consistency(get: Get, known: int, size: int) -> tuple[bytes, ...]:
     content = await get(f"/v1/hashes/{size}/{block_of(known, size)}")
     if content is None:
         raise TransportError("the log has no hashes of its tree")
+    return _proof_in(content, known, size)
+
+
+@lru_cache(maxsize=PROOFS_KEPT)
+def _proof_in(content: bytes, known: int, size: int) -> tuple[bytes, ...]:
+    """The proof that these hashes give; cached for readers in one process that stopped at the same tree. It proves
+    nothing until it is verified."""
     hashes = Hashes.decode(content)
     if hashes.size != size:
         raise DecodeError("hashes: they belong to another tree")

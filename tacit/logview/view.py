@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import NoReturn, Self
 
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Refusal
 from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy
-from tacit.tlog.leaves import Body, Count, Hash, LeafKeys, SignedLeaf, UnknownLeafError
+from tacit.tlog.leaves import LEAVES_KEPT, Body, Count, Hash, LeafKeys, SignedLeaf, UnknownLeafError
 from tacit.tlog.merkle import EMPTY_ROOT, leaf_hash, verify_consistency, verify_inclusion
 from tacit.tlog.once import signers_claims_of
 from tacit.tlog.pages import BundleEntry
@@ -212,8 +213,10 @@ def check_signatures(indices: Sequence[int], leaves: Sequence[SignedLeaf], keys:
     return found
 
 
+@lru_cache(maxsize=LEAVES_KEPT)
 def _included(entry: BundleEntry, checkpoint: Checkpoint) -> SignedLeaf | LeftOut | None:
-    """The entry's leaf, verified to be in the tree; None where it is of a kind that this reader does not know."""
+    """The entry's leaf, verified to be in the tree; None where it is of a kind that this reader does not know. Cached:
+    which tree is the log's, each reader decides by itself. Raises Refusal, which is not."""
     try:
         verify_inclusion(leaf_hash(entry.leaf), entry.index, checkpoint.size, entry.inclusion, checkpoint.root)
     except CryptoError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 from tacit import hpke
@@ -92,7 +93,10 @@ def task_id(recipe: Recipe) -> bytes:
     hash. Raises refusal ``model-unsupported``, and those of ``task_configuration``."""
     if not form_of(recipe.model).proves:
         return recipe.hash
-    return task_id_of(task_configuration(recipe))
+    found: bytes | None = recipe.derived.get("task id")
+    if found is None:
+        found = recipe.derived["task id"] = task_id_of(task_configuration(recipe))
+    return found
 
 
 def task_id_at(recipe: Recipe, role: str) -> bytes:
@@ -128,6 +132,7 @@ def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
     return replace(task, is_mixed=True) if form_of(recipe.model).is_mixed(parties) else task
 
 
+@lru_cache(maxsize=64)
 def hpke_config(text: str) -> HpkeConfig:
     """Decode an embedded HPKE configuration; a key for X25519 must be usable for sealing. Raises refusal
     ``hpke-key-invalid``."""

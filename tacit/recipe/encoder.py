@@ -19,6 +19,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from decimal import Decimal
+from functools import lru_cache
 from typing import Final, Generic, Protocol, TypeVar, overload
 
 from tacit.methods.base.method import Answer
@@ -45,6 +46,8 @@ _A = TypeVar("_A")
 MISSING: Final = None
 """The encoded answer of a device without one."""
 
+ENCODERS_KEPT = 32
+"""How many encoders of each kind a process remembers: a device asks for that of a recipe several times."""
 _TRUE = frozenset({"1", "true", "yes"})
 _FALSE = frozenset({"0", "false", "no"})
 
@@ -283,7 +286,7 @@ def encoder_of(question: Question) -> Encoder:
     """The encoder that the question names. Raises refusal ``round-candidates`` for a round input without candidates."""
     spec = question.encoder
     if isinstance(spec, Buckets):
-        return BucketEncoder(spec.edges, spec.other, spec.missing)
+        return _buckets(spec.edges, spec.other, spec.missing)
     if isinstance(spec, Number):
         one_hot = STATISTICS[question.statistic].is_one_hot
         return NumberEncoder(spec, NumberLabels(spec) if one_hot else (question.statistic,))
@@ -296,8 +299,12 @@ def encoder_of(question: Question) -> Encoder:
     if isinstance(spec, Attributes):
         return CategoryEncoder(spec.labels, None, spec.missing)
     if isinstance(spec, Categories):
-        return CategoryEncoder(spec.categories, spec.other, spec.missing)
+        return _categories(spec.categories, spec.other, spec.missing)
     return BooleanEncoder(MISSING if spec.missing is None else 0)
+
+
+_buckets = lru_cache(maxsize=ENCODERS_KEPT)(BucketEncoder)
+_categories = lru_cache(maxsize=ENCODERS_KEPT)(CategoryEncoder)
 
 
 def _with_stated(

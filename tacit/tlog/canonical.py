@@ -34,11 +34,26 @@ def _plainly(value: Any) -> bytes | None:
     members by their UTF-16 form, which else is the order of code points)."""
     try:
         text = _ENCODE(value)
-        if (text.isascii() or len(text.encode("utf-16-le")) == 2 * len(text)) and _READ(text) == value:
+        if _sorts_alike(text) and _READ(text) == value:
             return text.encode()
     except (TypeError, ValueError, RecursionError):
         return None
     return None
+
+
+def _read_plainly(data: bytes) -> Any:
+    """The value of ``data`` where ``_plainly`` writes exactly ``data`` for it; None for all other bytes. A member that
+    appears twice is read once, so that less would be written."""
+    try:
+        text = data.decode("utf-8")
+        value = _READ(text)
+        return value if _ENCODE(value) == text and _sorts_alike(text) else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _sorts_alike(text: str) -> bool:
+    return text.isascii() or len(text.encode("utf-16-le")) == 2 * len(text)
 
 
 def _no_number(text: str) -> Any:
@@ -78,6 +93,9 @@ def parse_json(data: bytes, what: str) -> Any:
 
 def parse_canonical(data: bytes, what: str) -> dict[str, Any]:
     """JSON object whose canonical encoding is ``data`` itself. Raises DecodeError naming ``what``."""
+    value = _read_plainly(data)
+    if isinstance(value, dict):
+        return value
     value = parse_json(data, what)
     if not isinstance(value, dict):
         raise DecodeError(f"{what}: not a JSON object")

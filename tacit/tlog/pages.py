@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Self
 
 from pydantic import Field
@@ -28,6 +29,8 @@ PAGE_SIZE = 240 << 10
 MAX_PROOF = 64
 """Most hashes of an audit path."""
 MAX_PAGES = 96
+PAGES_KEPT = 4
+"""How many of the pages that were read last a process keeps decoded."""
 BLOCK = 256
 """Leaves in a block. A reader that was away for longer than the last one or two blocks names the one in which it
 stopped."""
@@ -159,10 +162,12 @@ def _page(entries: Sequence[bytes]) -> bytes:
     return b'{"entries":[' + b",".join(entries) + b"]}"
 
 
-def decode_page(data: bytes) -> list[BundleEntry]:
-    """The entries of a page. Raises DecodeError."""
+@lru_cache(maxsize=PAGES_KEPT)
+def decode_page(data: bytes) -> tuple[BundleEntry, ...]:
+    """The entries of a page; cached, since all readers of one tree in a process read the same pages. Raises
+    DecodeError."""
     wire = validated(PageBody, _parsed(data, "page"), "page")
-    return list(map(_entry, wire.entries))
+    return tuple(map(_entry, wire.entries))
 
 
 def _parsed(data: bytes, what: str) -> object:

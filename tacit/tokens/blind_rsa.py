@@ -9,6 +9,7 @@ from __future__ import annotations
 import enum
 import hashlib
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import gmpy2
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -24,6 +25,8 @@ HASH_SIZE = 48
 TOKEN_KEY_BITS = 2048
 PUBLIC_EXPONENT = 65537
 PREFIX_SIZE = 32
+KEYS_KEPT = 64
+"""How many decoded keys a process remembers: a directory has up to 256, but few are asked for at a time."""
 
 # AlgorithmIdentifier of RFC 9578 section 8.2.2: id-RSASSA-PSS, SHA-384, MGF1-SHA-384, salt length 48.
 _PSS_ALGORITHM = bytes.fromhex(
@@ -94,16 +97,7 @@ class TokenKey:
 
         Raises ``DecodeError``.
         """
-        try:
-            loaded = serialization.load_der_public_key(spki)
-        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
-            raise DecodeError("token key is not a DER public key") from error
-        if not isinstance(loaded, rsa.RSAPublicKey) or loaded.key_size != TOKEN_KEY_BITS:
-            raise DecodeError("token key is not a 2048-bit RSA key")
-        key = cls.from_public_key(loaded)
-        if key.spki != spki or not gmpy2.is_odd(key.n) or key.e != PUBLIC_EXPONENT:
-            raise DecodeError("token key is not in the form of RFC 9578")
-        return key
+        return _decoded_key(spki)
 
     @property
     def truncated_token_key_id(self) -> int:
@@ -124,6 +118,20 @@ class TokenKey:
     def modulus_len(self) -> int:
         """Bytes of the modulus, a blinded message and a signature."""
         return -(-self.verifier.key_size // 8)
+
+
+@lru_cache(maxsize=KEYS_KEPT)
+def _decoded_key(spki: bytes) -> TokenKey:
+    try:
+        loaded = serialization.load_der_public_key(spki)
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise DecodeError("token key is not a DER public key") from error
+    if not isinstance(loaded, rsa.RSAPublicKey) or loaded.key_size != TOKEN_KEY_BITS:
+        raise DecodeError("token key is not a 2048-bit RSA key")
+    key = TokenKey.from_public_key(loaded)
+    if key.spki != spki or not gmpy2.is_odd(key.n) or key.e != PUBLIC_EXPONENT:
+        raise DecodeError("token key is not in the form of RFC 9578")
+    return key
 
 
 @dataclass(frozen=True)

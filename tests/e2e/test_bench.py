@@ -8,7 +8,7 @@ import pytest
 
 from infra.lab.bench.admin import MIX, PAGES, Asked, admin_rows
 from infra.lab.bench.agents import OWN, agent_rows
-from infra.lab.bench.device import PARTS, WHOLE, device_rows
+from infra.lab.bench.device import HOSTED, PARTS, WHOLE, device_rows
 from infra.lab.bench.ingest import PERCENTILES, ingest_rows
 from infra.lab.bench.overload import LISTENERS, overload_rows
 from infra.lab.bench.pipeline import pipeline_rows
@@ -55,7 +55,7 @@ def test_agents_cost_less_together_than_alone() -> None:
 
 def test_a_contribution_costs_its_device_the_sum_of_its_parts() -> None:
     rows = {row.path: row.us_per_report for row in device_rows(3)}
-    assert list(rows) == [WHOLE, *PARTS]
+    assert list(rows) == [WHOLE, HOSTED, *PARTS]
     assert all(0 < rows[part] < rows[WHOLE] for part in PARTS)
 
 

@@ -1,4 +1,4 @@
-"""A database file that is open during transactions alone."""
+"""A database file that is rarely written: what stays open, and what stays on the disk."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import asyncio
 import contextlib
 import os
 import re
+import shutil
 import sqlite3
 import stat
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tacit.adapters.databases.sqlite_file import CONNECTIONS, BriefFile, create_private, still_there
+from tacit.adapters.databases.sqlite_file import CONNECTIONS, KEPT, BriefFile, create_private, still_there
 from tacit.errors import Unavailable, UsageError
 
 PUT, COUNT = "INSERT INTO notes VALUES (?)", "SELECT count(*) FROM notes"
@@ -47,23 +49,77 @@ async def count(file: BriefFile) -> int:
     return await file.read(lambda connection: int(connection.execute(COUNT).fetchone()[0]))
 
 
-async def test_files_are_open_during_transactions_alone_and_leave_no_log(tmp_path: Path) -> None:
-    one, other = [await made(tmp_path / name) for name in ("a.sqlite3", "b.sqlite3")]
-
-    def put(connection: sqlite3.Connection) -> int:
-        connection.execute(PUT, (b"SECRETSECRET",))
-        return len(open_files(tmp_path))
-
-    assert min(await asyncio.gather(one.write(put), other.write(put))) >= 2
-    assert open_files(tmp_path) == []
-    assert (await count(one), await count(other)) == (1, 1)
-    for file in (one, other):
+async def test_the_files_written_last_stay_open_with_an_empty_log_and_are_closed_at_the_end(tmp_path: Path) -> None:
+    files = [await made(tmp_path / f"{number}.sqlite3") for number in range(KEPT + 3)]
+    for file in files:
+        await file.write(done(PUT, b"SECRETSECRET"))
         await file.write(done("DELETE FROM notes"))
     assert b"SECRETSECRET" not in all_bytes(tmp_path), "no log keeps what was deleted"
-    (tmp_path / "b.sqlite3").unlink()
+    assert {name for name in os.listdir(tmp_path) if name.endswith("-wal")} == {
+        f"{number}.sqlite3-wal" for number in range(3, KEPT + 3)
+    }
+    await files[0].write(done(PUT, b"x"))
+    assert len([name for name in open_files(tmp_path) if name.endswith(".sqlite3")]) == KEPT
+    for file in files:
+        await file.close()
+    assert open_files(tmp_path) == []
+    assert sorted(os.listdir(tmp_path)) == sorted(f"{number}.sqlite3" for number in range(KEPT + 3))
+
+
+async def test_a_file_that_was_removed_is_not_made_again_and_one_in_its_place_is_read_anew(tmp_path: Path) -> None:
+    file, path = await made(tmp_path / "a.sqlite3"), tmp_path / "a.sqlite3"
+    for text in (b"1", b"2"):
+        await file.write(done(PUT, text))
+        shutil.copy(path, tmp_path / text.decode())
+
+    def rows(connection: sqlite3.Connection) -> int:
+        return int(connection.execute(COUNT).fetchone()[0])
+
+    assert await file.write(rows) == 2
+    shutil.copy(tmp_path / "1", path)
+    assert await file.write(rows) == 1, "the same file with other contents"
+    (tmp_path / "2").rename(path)
+    assert await file.write(rows) == 2, "another file of that name"
+    path.unlink()
     with pytest.raises(Unavailable):
-        await other.write(put)
-    assert not (tmp_path / "b.sqlite3").exists()
+        await file.write(rows)
+    assert not path.exists()
+
+
+async def test_a_reader_is_not_waited_for_and_the_log_that_it_keeps_is_emptied_with_the_next_write(
+    tmp_path: Path,
+) -> None:
+    file, path = await made(tmp_path / "a.sqlite3"), tmp_path / "a.sqlite3"
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute(COUNT).fetchone() == (0,)
+        await file.write(done(PUT, b"SECRETSECRET"))
+        await file.write(done("DELETE FROM notes"))
+        assert reader.execute(COUNT).fetchone() == (0,)
+        assert (tmp_path / "a.sqlite3-wal").stat().st_size > 0
+    await file.write(done(PUT, b"x"))
+    assert b"SECRETSECRET" not in all_bytes(tmp_path)
+    await file.close()
+
+
+async def test_what_a_killed_process_left_open_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.sqlite3"
+    await (file := await made(path)).close()
+    script = (
+        "import asyncio, os, sys\nfrom pathlib import Path\n"
+        "from tacit.adapters.databases.sqlite_file import BriefFile\n"
+        "async def main():\n"
+        "    file = BriefFile(Path(sys.argv[1]))\n"
+        "    for _ in range(3): await file.write(lambda one: one.execute('INSERT INTO notes VALUES (1)').rowcount)\n"
+        "    os.kill(os.getpid(), 9)\n"
+        "asyncio.run(main())\n"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", script, str(path))
+    assert await process.wait() == -9
+    assert (tmp_path / "a.sqlite3-wal").stat().st_size == 0
+    assert await count(file) == 3
+    await file.write(done(PUT, b"x"))
+    await file.close()
     assert os.listdir(tmp_path) == ["a.sqlite3"]
 
 

@@ -367,6 +367,19 @@ def test_two_roots_for_one_size_are_a_split_view_for_ever() -> None:
     assert again.state.size == 5
 
 
+def test_what_a_neighbour_in_the_process_accepted_counts_for_nobody_else() -> None:
+    fork = bundle_of([*ENTRIES[:4], ENTRIES[0]])
+    for first, second in ((BUNDLE, fork), (fork, BUNDLE)):
+        neighbour, view = new_view(), new_view()
+        neighbour.accept(first, LeafSigners(KIT.policy))
+        view.accept(second, LeafSigners(KIT.policy))
+        mixed = dataclasses.replace(first, checkpoint=second.checkpoint)
+        assert refused(new_view(), mixed) == "log-inclusion", "proofs lead to the root of another tree"
+        again = new_view(LogState.decode(view.state.encode()))
+        assert refused(again, first) == "log-split-view"
+        assert not neighbour.state.failure
+
+
 def test_a_longer_history_that_does_not_extend_ours_is_refused_and_not_sticky() -> None:
     view = new_view()
     view.accept(BUNDLE, LeafSigners(KIT.policy))

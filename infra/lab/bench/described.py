@@ -85,8 +85,9 @@ STAGES: Mapping[tuple[str, ...], str] = {
     ("agent memory",): "bytes that the process has to itself, interpreter and code included, for each of its devices",
     ("device contribution",): (
         "CPU time of one device, client and journal included, for one contribution: its `path` is a part (`read the "
-        "log`, with everything in it verified again; `token`; `decide`; `send`) or `whole`. Devices are agents in the "
-        "measuring process, one after the other; everybody else is a process of a stack"
+        "log`, with everything in it verified again; `token`; `decide`; `send`), `whole`, or `whole, in a host`, where "
+        "a neighbour has verified the same. Devices are agents in the measuring process, one after the other; "
+        "everybody else is a process of a stack"
     ),
     ("admin API latency",): (
         "from the time at which a request was due until its answer was read: twelve kinds of requests, as "

@@ -2,20 +2,22 @@
 
 Each device is an agent of the product with a folder, a journal and connections of its own, and asks the real processes
 of one running stack over HTTP. They run in this process, one after the other, so a figure is the CPU time of this
-process and of nobody else. They have read the log once, before the recipe was in it. What a process keeps of leaves and
-recipes that it has verified is forgotten before every device, because a device has no neighbours: each verifies
-everything that the log shows again, as after a restart.
+process and of nobody else. They have read the log once, before the recipe was in it. Every second one stands for a
+device without neighbours: what the process remembers of bytes that it has verified or decoded is forgotten before it,
+so that it does all of that again, as after a restart. The others find what the one before them left, as in a host.
 """
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
+from client_agent.common import Common
 from client_agent.config import AgentConfig
 from client_agent.journal import AgentStore, State
 from client_agent.runner import opened_agent
@@ -24,31 +26,48 @@ from infra.lab.bench.rows import Row, Subject, Timing
 from infra.lab.bench.targets import CONTRIBUTION
 from infra.stacks.agents import provision_agents
 from infra.stacks.deployment import Deployment
+from tacit import signing
 from tacit.adapters.system import OsEntropy
 from tacit.errors import Fatal
-from tacit.logview import signers
+from tacit.logview import paged, signers, view
+from tacit.recipe import derive, encoder
 from tacit.recipe.model import Recipe
 from tacit.service.base.config_files import load_config
-from tacit.tlog import leaves
+from tacit.tlog import leaves, pages
+from tacit.tokens import blind_rsa
 
 DEVICES = 40
-WARM = 5
+WARM = 6
 """Devices that come first and are not measured: with them this process loads and compiles what it needs."""
 BATCH_SIZE = 1_000
 PARTS = ("read the log", "token", "decide", "send")
-REMEMBERED = (leaves._decoded, leaves._body_of, signers.recipe_in, signers.series_in)
-"""What a process remembers of leaves that it has verified."""
-SUBJECT, ROLE, WHOLE = Subject(""), "device", "whole"
+REMEMBERED = (
+    leaves._decoded,
+    leaves._body_of,
+    signers.recipe_in,
+    signers.series_in,
+    pages.decode_page,
+    view._included,
+    paged._proof_in,
+    encoder._buckets,
+    encoder._categories,
+    derive.hpke_config,
+    blind_rsa._decoded_key,
+)
+"""What a process remembers of leaves, recipes and keys that it has verified or decoded, beside signatures."""
+SUBJECT, ROLE, WHOLE, HOSTED = Subject(""), "device", "whole", "whole, in a host"
 
 
 def device_rows(devices: int = DEVICES) -> Iterator[Row]:
-    """Measure one contribution of each of ``devices``: medians of its parts and of the whole."""
+    """Measure one contribution of each of ``devices`` alone, with its parts, and of as many in a host: medians."""
     with laid_out(frozenset(), Deployment()) as site:
-        paths = provision_agents(site.layout, WARM + devices, OsEntropy(), time.time())
+        paths = provision_agents(site.layout, WARM + 2 * devices, OsEntropy(), time.time())
         found = run_on(site, lambda stack: _measure(stack, paths))[WARM:]
-    yield SUBJECT.row(CONTRIBUTION, ROLE, WHOLE, Timing.of([sum(parts) for parts in found]))
+    alone, hosted = found[::2], found[1::2]
+    for whole, kind in ((WHOLE, alone), (HOSTED, hosted)):
+        yield SUBJECT.row(CONTRIBUTION, ROLE, whole, Timing.of([sum(parts) for parts in kind]))
     for number, part in enumerate(PARTS):
-        yield SUBJECT.row(CONTRIBUTION, ROLE, part, Timing.of([parts[number] for parts in found]))
+        yield SUBJECT.row(CONTRIBUTION, ROLE, part, Timing.of([parts[number] for parts in alone]))
 
 
 async def _measure(stack: LiveStack, paths: Sequence[Path]) -> list[list[float]]:
@@ -66,16 +85,21 @@ async def _enrolled(paths: Sequence[Path]) -> None:
 
 
 async def _contributions(paths: Sequence[Path], recipe: Recipe) -> list[list[float]]:
-    return [await _contribution(path, recipe) for path in paths]
+    async with Common() as common:
+        kinds = itertools.cycle((None, common))
+        return [await _contribution(path, recipe, kind) for path, kind in zip(paths, kinds, strict=False)]
 
 
-async def _contribution(path: Path, recipe: Recipe) -> list[float]:
+async def _contribution(path: Path, recipe: Recipe, common: Common | None) -> list[float]:
     """One device, from its first look at the log to a stored report; returns CPU seconds for each of ``PARTS``. Its
-    planned times are brought forward, so that nothing waits. Raises ``Fatal`` if it sent nothing."""
-    for kept in REMEMBERED:
-        kept.cache_clear()
+    planned times are brought forward, so that nothing waits. ``common``: that of its host; None: it is alone. Raises
+    ``Fatal`` if it sent nothing."""
+    if common is None:
+        signing._verified.clear()
+        for kept in REMEMBERED:
+            kept.cache_clear()
     seconds = list[float]()
-    async with opened_agent(load_config(path, AgentConfig)) as (agent, store):
+    async with opened_agent(load_config(path, AgentConfig), common=common) as (agent, store):
         await store.entries()
         for work in (agent.poll, agent.prefetch, agent.consider, agent.send_due):
             await _brought_forward(store, recipe)

@@ -1,9 +1,10 @@
 """SQLite files without SQLAlchemy, which takes 24 MB of memory: what every file has in common, and files that are
 written rarely, many of them in one process.
 
-An open connection costs three file descriptors and its caches, so a ``BriefFile`` has one only during a transaction,
-which runs in a thread from BEGIN to COMMIT. Closing the last connection to a file moves the write-ahead log into it, so
-that deleted bytes are gone from the disk after each transaction.
+A transaction of a ``BriefFile`` runs in a thread from BEGIN to COMMIT. Afterwards the write-ahead log is moved into the
+file and emptied, so that deleted bytes are gone from the disk after each transaction. Opening a file takes three times
+as long as a small transaction, so the connections of those written last stay open. One costs three file descriptors and
+its caches, so they are few; and none is used once anything but itself has touched the file (``_Version``).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import errno
 import os
 import sqlite3
 import stat
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
@@ -42,6 +44,11 @@ PRAGMAS = "; ".join(
 """The configuration of every connection that writes."""
 CONNECTIONS = 8
 """Most connections of all ``BriefFile`` in a process at a time: each has a thread."""
+KEPT = 8
+"""Most connections that stay open between two transactions, of all ``BriefFile`` in a process."""
+
+_Version = tuple[int, int, int, int, int]
+"""Identifies the contents of a file: device, inode, size, and the times (ns) of its last change and last writing."""
 
 _BESIDE = ("-wal", "-shm")
 """What SQLite appends to the name of a file for those beside it; they get its mode when they are made."""
@@ -124,12 +131,14 @@ def _place_of(path: Path | None) -> tuple[int, int] | None:
 
 
 class BriefFile:
-    """A database file that is open only during transactions; one that has been removed is not created again."""
+    """A database file that is rarely written; one that has been removed is not created again, and one that was put in
+    its place is opened anew."""
 
     def __init__(self, path: Path, mark: Watermark | None = None, *, only_read: bool = False) -> None:
         """``mark``: the watermark that detects a file restored from a backup, once it is settled. ``only_read``: the
         file is another process's, and is left as it is."""
-        self._uri = f"{path.absolute().as_uri()}?mode=rw"
+        self._path = path.absolute()
+        self._uri = f"{self._path.as_uri()}?mode=rw"
         self._mark = mark
         self._setting = "PRAGMA query_only = ON" if only_read else PRAGMAS
         self._lock = asyncio.Lock()
@@ -138,14 +147,15 @@ class BriefFile:
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``work`` in a write transaction (BEGIN IMMEDIATE): durable when this returns, rolled back when it raises.
         Writers of this process queue here; those of other processes wait for up to ``BUSY_TIMEOUT_MS``. ``work`` keeps
-        no cursor, because the file would stay open.
+        no cursor, because the file could not be closed.
 
         Raises ``Unavailable``, ``RolledBack`` where the file is older than its mark, and ``sqlite3.Error``.
         """
 
         def run() -> T:
             self._advanced = None
-            found = self._run("BEGIN IMMEDIATE", work)
+            with _typed():
+                found = self._write(work)
             if self._mark is not None and self._advanced is not None:
                 self._mark.note(0, self._advanced)
             return found
@@ -155,7 +165,12 @@ class BriefFile:
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run ``work`` on one consistent snapshot, beside any writer. Raises as ``write`` does."""
-        return await _in_thread(lambda: self._run("BEGIN", work))
+
+        def run() -> T:
+            with _typed(), closing(self._connected()) as connection:
+                return _transaction(connection, "BEGIN", work)
+
+        return await _in_thread(run)
 
     def spend(self, connection: sqlite3.Connection) -> None:
         """Mark a write transaction as one whose effect must not happen twice; ``work`` calls it last. The mark is
@@ -164,29 +179,115 @@ class BriefFile:
             self._advanced = self._mark.advance_file(connection)
 
     async def close(self) -> None:
-        """Wait for the last write, and close the mark."""
+        """Wait for the last write, and close the file and the mark."""
         async with self._lock:
+            if (kept := _open_files.take(self)) is not None:
+                await _in_thread(kept[0].close)
             if self._mark is not None:
                 self._mark.close()
 
-    def _run(self, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        before = _version_of(self._path)
+        connection = self._kept(before) or self._connected()
         try:
-            with closing(sqlite3.connect(self._uri, isolation_level=None, uri=True)) as connection:
-                connection.executescript(self._setting)
-                connection.execute(begin)
-                try:
-                    found = _without_cursor(work(connection))
-                    connection.execute("COMMIT")
-                except BaseException:
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
-                    raise
-                return found
-        except sqlite3.Error as error:
-            typed = passing(error)
-            if typed is None:
-                raise
-            raise typed from error
+            found = _transaction(connection, "BEGIN IMMEDIATE", work)
+            after = _version_of(self._path) if _emptied(connection) else None
+        except BaseException:
+            connection.close()
+            raise
+        if before is None or after is None or before[:2] != after[:2]:
+            connection.close()
+        else:
+            _open_files.keep(self, connection, after)
+        return found
+
+    def _kept(self, version: _Version | None) -> sqlite3.Connection | None:
+        """The connection of the last write, unless the file is no longer as it left it: it may read from its memory."""
+        kept = _open_files.take(self)
+        if kept is None:
+            return None
+        if kept[1] == version:
+            return kept[0]
+        kept[0].close()
+        return None
+
+    def _connected(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._uri, isolation_level=None, uri=True, check_same_thread=False)
+        try:
+            connection.executescript(self._setting)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+class _OpenFiles:
+    """The connections that stay open, each with the version of the file that it left; those used last. Whoever writes
+    takes its connection out meanwhile."""
+
+    def __init__(self) -> None:
+        self._kept: dict[BriefFile, tuple[sqlite3.Connection, _Version]] = {}
+        self._lock = threading.Lock()
+
+    def take(self, file: BriefFile) -> tuple[sqlite3.Connection, _Version] | None:
+        """The connection of ``file``, if there is one, no longer kept here."""
+        with self._lock:
+            return self._kept.pop(file, None)
+
+    def keep(self, file: BriefFile, connection: sqlite3.Connection, version: _Version) -> None:
+        """Keep a connection, and close the one that was not used for the longest time if there are too many."""
+        with self._lock:
+            self._kept[file] = (connection, version)
+            spare = self._kept.pop(next(iter(self._kept))) if len(self._kept) > KEPT else None
+        if spare is not None:
+            spare[0].close()
+
+
+_open_files = _OpenFiles()
+
+
+def _transaction(connection: sqlite3.Connection, begin: str, work: Callable[[sqlite3.Connection], T]) -> T:
+    connection.execute(begin)
+    try:
+        found = _without_cursor(work(connection))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return found
+
+
+def _emptied(connection: sqlite3.Connection) -> bool:
+    """Move the write-ahead log into the file, and empty it, without waiting for readers; False where one is in the way,
+    or the disk fails: the commit is in the log, and the next to open the file moves it."""
+    try:
+        connection.execute("PRAGMA busy_timeout = 0")
+        busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    except sqlite3.Error:
+        return False
+    return not busy
+
+
+def _version_of(path: Path) -> _Version | None:
+    """What identifies the contents of the file; None if there is none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns, found.st_mtime_ns
+
+
+@contextmanager
+def _typed() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        typed = passing(error)
+        if typed is None:
+            raise
+        raise typed from error
 
 
 def _without_cursor(found: T) -> T:
