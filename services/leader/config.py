@@ -20,6 +20,9 @@ class LeaderLimits(Frozen):
 
     job_size: int = Field(default=1000, ge=1, le=4096)
     """Pending reports at which a job is formed."""
+    job_bytes: int = Field(default=128 << 20, ge=1 << 20)
+    """Most bytes of reports in a job, each counted as the largest that its task allows. A job holds a report alone if
+    that is larger."""
     min_job_size: int = Field(default=16, ge=1)
     """Pending reports at which a job is formed while the task has no other job under way."""
     max_job_delay: float = Field(default=2.0, ge=0, le=3600)
