@@ -60,19 +60,11 @@ def open_stack(
         )
         return _new_stack(state_dir, options)
     wanted = {
-        "epoch_seconds": epoch_seconds,
-        "slots_per_epoch": slots,
-        "batch_floor": batch_floor,
-        "account_epsilon": epsilon,
-        "account_delta": delta,
-        "min_audience": min_audience,
-        "unbounded_local": unbounded_local,
-        "release_cap": release_cap,
-        "max_upload": max_upload,
-        "tls": tls,
-        "containers": containers,
-        "network": network,
-    }
+        "epoch_seconds": epoch_seconds, "slots_per_epoch": slots, "batch_floor": batch_floor,
+        "account_epsilon": epsilon, "account_delta": delta, "min_audience": min_audience,
+        "unbounded_local": unbounded_local, "release_cap": release_cap, "max_upload": max_upload,
+        "tls": tls, "containers": containers, "network": network,
+    }  # fmt: skip
     return _with_options(_upgraded(state_dir), wanted)
 
 

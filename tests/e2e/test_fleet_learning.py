@@ -107,7 +107,7 @@ async def trained(stage: Stage, target: Destination, devices: int = DEVICES) -> 
         recipe.randomizer.categories
     ]
     assert all(abs(one.estimate - one.truth) < 8 * one.stderr for one in verdict.answers)
-    result.deliveries.sums[-1] += 1
+    result.deliveries.sums[recipe.randomizer.categories - 1] += 1
     found = (await stage.verdict(oracle, result, 0.0)).findings
     assert [one.expected - one.found for one in found if not one.holds] == [1, 1]
     lines = read_journal(plan.journal)[1]

@@ -44,7 +44,7 @@ async def test_a_round_of_ten_thousand_entries_releases_the_sum_of_what_was_sent
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(oracle_module, "POLL_SECONDS", 0.05)
-    found = forecast(PLAN, Policy(**upload_limits(LARGE_CLASSES[-1])))
+    found = forecast(PLAN, Policy.model_validate(upload_limits(LARGE_CLASSES[-1])))
     assert found.contribution_bytes > 3_000_000
     stage = Stage(tmp_path / "stack", max_upload=LARGE_CLASSES[-1])
     relax(tmp_path / "stack", **HIGH_CAPS)

@@ -85,7 +85,7 @@ def test_a_plan_of_long_vectors_says_how_large_the_uploads_of_its_stack_are(hidd
     found = forecast(plan_of(training=training, delta="0.000001"))
     assert flag in " ".join(found.stack)
     assert "vdaf-parameters" in dict(found.refusals), "a device of the usual policy refuses it"
-    accepting = forecast(plan_of(training=training, delta="0.000001"), Policy(**upload_limits(4 << 20)))
+    accepting = forecast(plan_of(training=training, delta="0.000001"), Policy.model_validate(upload_limits(4 << 20)))
     assert "vdaf-parameters" not in dict(accepting.refusals)
 
 
