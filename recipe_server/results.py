@@ -13,7 +13,8 @@ from typing import Any
 from tacit.codec import unb64url
 from tacit.errors import DecodeError
 
-MAX_RESULT = 1 << 20
+MAX_RESULT = 4 << 20
+"""Bytes of a result; one of ``MAX_SUM`` numbers of the longest form has 3 MB."""
 MAX_BATCH_ID = 100
 
 

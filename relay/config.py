@@ -43,12 +43,13 @@ class RelayConfig(ServiceConfig):
     gateway_bearer: ConfigPath | None = None
     """File (0600) with the bearer token for the gateway."""
     max_request: PositiveInt = 262_144
-    """Most bytes of one encapsulated request; by default the largest size class."""
+    """Most bytes of one encapsulated request; by default the largest size class of usual requests. 1,048,576 or
+    4,194,304 take large reports too, for devices whose policies have this ``max_upload``."""
     max_response: PositiveInt = 262_144
     """Most bytes of one encapsulated response; by default the largest size class."""
     max_in_flight: PositiveInt = 256 << 20
     """Most bytes that all requests together may hold, each counted as its body plus the largest response; above this,
-    clients get 503."""
+    clients get 503. Requests above 262,144 bytes may hold half of it."""
     gateway_timeout: PositiveFloat = 30.0
     """Seconds that the gateway has to answer."""
     retry_after_least: PositiveInt = 2

@@ -3,7 +3,7 @@
 Strict pass-through of RFC 9458 section 6. Only the media type and the body are forwarded, nothing about the client;
 nothing is retried; and of the gateway's answer only status, media type, body and Retry-After are returned. With frames
 (``tacit.frames``; not in RFC 9458, so the gateway must support them too) several messages share the exchange, and the
-same holds for each.
+same holds for each; a message that would fill a frame by itself is sent alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps
 from tacit.service.base.counters import TrafficCounters
 from tacit.service.framing import FrameBounds, Framing
-from tacit.service.http.limits import ByteBudget, busy
+from tacit.service.http.limits import ORDINARY_BODY, UploadBudget, busy
 from tacit.service.http.live_tokens import ShownToken
 
 GATEWAY_UNREACHABLE = "urn:tacit:problem:gateway-unreachable"
@@ -35,12 +35,13 @@ class Relay:
 
     def __init__(self, config: RelayConfig, deps: Deps, credential: ShownToken) -> None:
         require_secure_url(config.gateway_url, insecure_http=config.insecure_http)
-        if config.frames is not None and config.frames.max_bytes < config.max_request + REQUEST_OVERHEAD:
-            raise UsageError("frames.max_bytes must hold at least one message of max_request bytes")
+        framed = min(config.max_request, ORDINARY_BODY)
+        if config.frames is not None and config.frames.max_bytes < framed + REQUEST_OVERHEAD:
+            raise UsageError(f"frames.max_bytes must hold at least one message of {framed} bytes")
         self.config = config
         self.counters = TrafficCounters("relay", deps.clock, config.bucket_seconds)
         retry_after = (config.retry_after_least, config.retry_after_most)
-        self.budget = ByteBudget(config.max_in_flight, deps.entropy, retry_after)
+        self.budget = UploadBudget(config.max_in_flight, deps.entropy, retry_after)
         self._deps = deps
         self._retry_after = retry_after
         self._url = f"{config.gateway_url}/gateway"
@@ -64,7 +65,7 @@ class Relay:
         self._deps.saw("relay", client_address=client_address, ciphertext_bytes=len(message))
         self.counters.add("forwarded")
         self.counters.add("forwarded_bytes", len(message))
-        if self._framing is None:
+        if self._framing is None or len(message) > ORDINARY_BODY:
             return self._checked(_answer_of(await self._ask(self._url, OHTTP_REQ, message)))
         try:
             return self._checked(await self._framing.submit(message, REQUEST_OVERHEAD + len(message)))

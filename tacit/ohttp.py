@@ -19,6 +19,10 @@ from tacit.ports import Entropy
 
 SIZE_CLASSES = (4096, 16384, 65536, 262144)
 """Sizes in bytes of encapsulated messages, shared by all recipes and all fetches."""
+LARGE_CLASSES = (1 << 20, 4 << 20)
+"""Sizes in bytes of encapsulated requests with reports that fit into none of these, for recipes of policies that allow
+them (``max_upload``) and through relays and gateways that take them (``max_request``). No response is as large."""
+REQUEST_CLASSES = SIZE_CLASSES + LARGE_CLASSES
 
 HEADER_SIZE = 7
 REQUEST_OVERHEAD = HEADER_SIZE + hpke.ENC_SIZE + hpke.TAG_SIZE
@@ -218,12 +222,12 @@ def encapsulate_request(
     return header + sender.enc + sender.seal(b"", request), ClientContext(sender, suite)
 
 
-def size_class(size: int) -> int:
-    """The smallest size class that holds ``size`` bytes. Raises ``Refusal`` above the largest."""
-    for candidate in SIZE_CLASSES:
+def size_class(size: int, classes: Sequence[int] = SIZE_CLASSES) -> int:
+    """The smallest of the size ``classes`` that holds ``size`` bytes. Raises ``Refusal`` above the largest."""
+    for candidate in classes:
         if size <= candidate:
             return candidate
-    raise Refusal("size-class", f"an encapsulated message must have at most {SIZE_CLASSES[-1]} bytes")
+    raise Refusal("size-class", f"an encapsulated message must have at most {classes[-1]} bytes")
 
 
 def padded_request(
@@ -231,7 +235,7 @@ def padded_request(
 ) -> tuple[bytes, ClientContext]:
     """``request``, encapsulated and padded to a size class. Raises ``Refusal`` when too large."""
     encoded = bhttp.encode_request(request)
-    size = size_class(len(encoded) + REQUEST_OVERHEAD)
+    size = size_class(len(encoded) + REQUEST_OVERHEAD, REQUEST_CLASSES)
     return encapsulate_request(config, bhttp.pad_to(encoded, size - REQUEST_OVERHEAD), entropy, sender)
 
 

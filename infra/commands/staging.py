@@ -31,7 +31,7 @@ from infra.commands.staging_options import (
     natures_of,
     wanted_for,
 )
-from infra.commands.up import LOCK, Backends, BatchFloor, ExamplesFile, ReleaseCap, UnboundedLocal
+from infra.commands.up import LOCK, Backends, BatchFloor, ExamplesFile, MaxUpload, ReleaseCap, UnboundedLocal
 from infra.stacks.command_options import AsJson, layout_of
 from infra.stacks.layout import INDEX, Layout
 from infra.stacks.opening import open_stack
@@ -75,6 +75,7 @@ def up(
     batch_floor: BatchFloor = None,
     allow_unbounded_local: UnboundedLocal = False,
     release_cap: ReleaseCap = None,
+    max_upload: MaxUpload = None,
     examples: ExamplesFile = None,
     backends_named: Backends = None,
     clock_skew: ClockSkew = 0.0,
@@ -100,7 +101,8 @@ def up(
     usual = max(DEFAULT_EPOCH_SECONDS, default_epoch_seconds(agents, how_busy()))
     seconds = epoch_seconds or (usual if fresh else None)
     crowd, unbounded = Crowd(agents, single, per_host, natures), allow_unbounded_local or None
-    opened = partial(open_stack, folder, seconds, batch_floor, unbounded_local=unbounded, release_cap=release_cap)
+    floors = partial(open_stack, folder, seconds, batch_floor, unbounded_local=unbounded)
+    opened = partial(floors, release_cap=release_cap, max_upload=max_upload)
     tell = print_json_line if as_json else _show_up
     with alone_in(folder, LOCK, "a stack runs here; choose another --state-dir, or stop that one"):
         if kind is Mode.CONTAINERS:

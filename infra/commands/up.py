@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -92,6 +93,14 @@ ReleaseCap = Annotated[
         help="The most epsilon that a new stack's parties let one batch tell (default: 1, half a batch 2).",
     ),
 ]
+MaxUpload = Annotated[
+    int | None,
+    typer.Option(
+        "--max-upload",
+        metavar="BYTES",
+        help="Largest request with a report in a new stack, for long vectors: 1048576 or 4194304 (default 262144).",
+    ),
+]
 ExamplesFile = Annotated[
     Path | None,
     typer.Option(
@@ -153,6 +162,7 @@ def up(
     min_audience: MinAudience = None,
     allow_unbounded_local: UnboundedLocal = False,
     release_cap: ReleaseCap = None,
+    max_upload: MaxUpload = None,
     examples: ExamplesFile = None,
     backends_named: Backends = None,
     postgres_url_file: PostgresUrl = None,
@@ -176,10 +186,11 @@ def up(
 
     folder, unbounded, secure = state_dir.absolute(), allow_unbounded_local or None, tls or None
     made_with = folder, epoch_seconds, batch_floor, (account_epsilon, account_delta), min_audience, unbounded
+    opened = partial(open_stack, *made_with, release_cap, max_upload=max_upload)
     spread = Deployment(together, batch_crypto, leader_workers, helper_workers, frames)
     status = _run(
         folder,
-        lambda: open_stack(*made_with, release_cap, tls=secure, network="", slots=slots, agents=agents),
+        lambda: opened(tls=secure, network="", slots=slots, agents=agents),
         _wanted(backends_named, postgres_url_file, redis_url_file, mqtt_url_file),
         (spread, agents, dealt(examples, agents)),
         as_json=as_json,

@@ -36,6 +36,7 @@ from infra.stacks.tls import OPERATOR, client_files, listen_files
 from services.gateway.keys import KeyRing
 from tacit.codec import b64url
 from tacit.ports import Entropy
+from tacit.recipe.policy import UPLOADS, upload_limits
 from tacit.service.base.keys import write_signing_key
 from tacit.service.base.secret_files import write_secret
 from tacit.signing import generate_signing_key
@@ -124,6 +125,7 @@ class _Builder:
             **({"allow_unbounded_local": True} if self._options.unbounded_local else {}),
             **({"max_messages": ANY_MESSAGES} if self._options.counted else {}),
             **self._release_limits(),
+            **upload_limits(self._options.max_upload or UPLOADS[0]),
             **self._witness_limit(),
             "attributes": ATTRIBUTES,
             "min_audience": self._options.min_audience,

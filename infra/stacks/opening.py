@@ -31,6 +31,7 @@ def open_stack(
     unbounded_local: bool | None = None,
     release_cap: str | None = None,
     *,
+    max_upload: int | None = None,
     tls: bool | None = None,
     network: str | None = None,
     slots: int | None = None,
@@ -48,6 +49,7 @@ def open_stack(
             batch_floor=batch_floor or DEFAULT_BATCH_FLOOR,
             unbounded_local=bool(unbounded_local),
             release_cap=release_cap or "",
+            max_upload=max_upload or 0,
             account_epsilon=epsilon or STAGING_EPSILON,
             account_delta=delta or STAGING_DELTA,
             min_audience=min_audience or DEFAULT_MIN_AUDIENCE,
@@ -58,18 +60,11 @@ def open_stack(
         )
         return _new_stack(state_dir, options)
     wanted = {
-        "epoch_seconds": epoch_seconds,
-        "slots_per_epoch": slots,
-        "batch_floor": batch_floor,
-        "account_epsilon": epsilon,
-        "account_delta": delta,
-        "min_audience": min_audience,
-        "unbounded_local": unbounded_local,
-        "release_cap": release_cap,
-        "tls": tls,
-        "containers": containers,
-        "network": network,
-    }
+        "epoch_seconds": epoch_seconds, "slots_per_epoch": slots, "batch_floor": batch_floor,
+        "account_epsilon": epsilon, "account_delta": delta, "min_audience": min_audience,
+        "unbounded_local": unbounded_local, "release_cap": release_cap, "max_upload": max_upload,
+        "tls": tls, "containers": containers, "network": network,
+    }  # fmt: skip
     return _with_options(_upgraded(state_dir), wanted)
 
 
@@ -105,6 +100,7 @@ def _with_options(layout: Layout, wanted: Mapping[str, object]) -> Layout:
         "min_audience": f"wants audiences of {has.min_audience} devices",
         "unbounded_local": "does not accept noise shares",
         "release_cap": f"lets a batch tell {f'epsilon {has.release_cap}' if has.release_cap else 'the usual epsilon'}",
+        "max_upload": f"takes reports of {f'{has.max_upload} bytes' if has.max_upload else 'the usual sizes'}",
         "tls": "speaks plain HTTP on loopback",
         "containers": f"{'has' if has.containers else 'does not have'} its services in containers",
         "network": f"has its services {'in networks of their own' if has.network else 'on loopback'}",
@@ -130,5 +126,6 @@ def _check_numbers(options: StackOptions) -> None:
     try:
         validated(AccountLimit, limit, "account")
         validated(Policy, caps, "--release-cap")
+        validated(Policy, {"max_upload": options.max_upload} if options.max_upload else {}, "--max-upload")
     except DecodeError as error:
         raise UsageError(str(error)) from error

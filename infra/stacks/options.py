@@ -88,7 +88,8 @@ class StackOptions:
     """The options in which stacks differ.
 
     ``batch_floor``: the least B that policies accept; ``unbounded_local``: whether they accept noise shares;
-    ``release_cap``: the most epsilon that they let a batch tell, if not the usual one;
+    ``release_cap``: the most epsilon that they let a batch tell, if not the usual one; ``max_upload``: the largest size
+    class of a report's request, 0 for the usual one;
     ``min_audience``: how many devices a census must attest for a recipe with criteria; ``account_*``: the budget of the
     only privacy account in any period of ``account_seconds``, also for the stack's own devices; ``witnesses``: how many
     cosign the log (policies require all of them, because with one of two a log could split its readers); ``tls``:
@@ -106,6 +107,7 @@ class StackOptions:
     job_size: int = 256
     unbounded_local: bool = False
     release_cap: str = ""
+    max_upload: int = 0
     min_audience: int = 20
     account_epsilon: str = "10"
     account_delta: str = "0.00001"

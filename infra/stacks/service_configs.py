@@ -8,6 +8,7 @@ from typing import Any
 
 from infra.stacks.agent_configs import usual_check_in
 from infra.stacks.options import ANY_MESSAGES, KEY_ROTATION, OPERATORS, StackOptions
+from tacit.ohttp import SIZE_CLASSES
 from tacit.tlog.checkpoint import NoteKey
 
 APPROVER_DELAY_SECONDS = 60
@@ -72,8 +73,13 @@ class ServiceConfigs:
             "software_roots": ["device-root.pem"],
         }
 
+    def _large(self, member: str) -> dict[str, int]:
+        """The ``member`` that limits requests with reports, where it is not the usual one."""
+        return {} if self.options.max_upload <= SIZE_CLASSES[-1] else {member: self.options.max_upload}
+
     def _gateway(self) -> dict[str, Any]:
         return {
+            **self._large("max_request"),
             "operator": OPERATORS["gateway"],
             "signing_key": "signing.key",
             "relay_bearer": "gateway_client.token",
@@ -105,6 +111,7 @@ class ServiceConfigs:
 
     def _relay(self) -> dict[str, Any]:
         return {
+            **self._large("max_request"),
             "gateway_url": self.urls["gateway"],
             "gateway_bearer": "gateway_client.token",
             "log": {
@@ -133,6 +140,7 @@ class ServiceConfigs:
             "gateway_tokens": ["gateway_uploads.token"],
             "shuffler_token": "mixed_reports.token",
             "limits": limits,
+            **self._large("max_body"),
         }
         return {**self._aggregator("leader"), **own}
 

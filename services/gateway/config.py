@@ -53,9 +53,11 @@ class GatewayConfig(ServiceConfig):
     """Length in seconds of a key's period (P3). It must stay the same for as long as the gateway exists, since devices
     pin it. A key is active for one period, and accepted as the previous key for the next."""
     max_request: PositiveInt = 262_144
-    """Most bytes of an encapsulated request; by default the largest size class."""
+    """Most bytes of an encapsulated request; by default the largest size class of usual requests. As at the relay,
+    1,048,576 or 4,194,304 take large reports too."""
     max_in_flight: PositiveInt = 256 << 20
-    """Most bytes that all requests together may hold; above this, relays get 503."""
+    """Most bytes that all requests together may hold; above this, relays get 503. Requests above 262,144 bytes may
+    hold half of it."""
     max_frame: PositiveInt = 4 << 20
     """Most bytes of one frame (``tacit.frames``) of a relay that sends several messages together."""
     max_frame_messages: PositiveInt = 256

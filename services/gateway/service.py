@@ -29,7 +29,7 @@ from tacit.ports import Exchange, GroupTransport, HttpResponse, TransportError
 from tacit.service.app import Deps, own_fault
 from tacit.service.base.counters import TrafficCounters
 from tacit.service.base.group_commit import GroupCommitter
-from tacit.service.http.limits import ByteBudget
+from tacit.service.http.limits import UploadBudget
 from tacit.service.http.problems import problem_answer
 
 KEY_PROBLEM = "https://iana.org/assignments/http-problem-types#ohttp-key"
@@ -69,7 +69,7 @@ class Gateway:
         self.config = config
         self.ring = ring
         self.counters = TrafficCounters("gateway", deps.clock, config.bucket_seconds)
-        self.budget = ByteBudget(config.max_in_flight, deps.entropy)
+        self.budget = UploadBudget(config.max_in_flight, deps.entropy)
         self._deps = deps
         self.targets = AllowList(config.targets, insecure_http=config.insecure_http)
         self._opening = Opening(self._opener())

@@ -21,7 +21,7 @@ from tacit.roles import batches
 from tacit.roles import helper as role
 from tacit.roles.aggregator import Party
 from tacit.roles.crypto import OPENSSL, JobCrypto
-from tacit.roles.jobs import CHUNK, HelperJob, prepare_helper
+from tacit.roles.jobs import HelperJob, chunk_size, prepare_helper
 from tacit.roles.release_noise import noisy_share
 from tacit.service.app import Deps
 from tacit.service.base.log import get_logger
@@ -91,9 +91,10 @@ class Helper:
         now = self._deps.clock.now()
         shares: list[tuple[bytes, bytes]] = []
         seen = None if self._deps.observer is None else lambda *share: shares.append(share)
+        step = chunk_size(party.task)
         parts = [
-            await asyncio.to_thread(prepare_helper, party, reports[at : at + CHUNK], now, self._crypto, seen)
-            for at in range(0, len(reports), CHUNK)
+            await asyncio.to_thread(prepare_helper, party, reports[at : at + step], now, self._crypto, seen)
+            for at in range(0, len(reports), step)
         ]
         job = HelperJob.joined(parts)
         for rejection in job.rejections:

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from tacit.aggregator.config import AggregatorConfig
 from tacit.pauses import LONGEST_PAUSE, Backoff
+from tacit.recipe.policy import UPLOADS
 from tacit.service.base.config_files import ConfigPath, Frozen
 
 RELEASE_SECONDS = 86400.0
@@ -20,6 +21,9 @@ class LeaderLimits(Frozen):
 
     job_size: int = Field(default=1000, ge=1, le=4096)
     """Pending reports at which a job is formed."""
+    job_bytes: int = Field(default=128 << 20, ge=1 << 20)
+    """Most bytes of reports in a job, each counted as the largest that its task allows. A job holds a report alone if
+    that is larger."""
     min_job_size: int = Field(default=16, ge=1)
     """Pending reports at which a job is formed while the task has no other job under way."""
     max_job_delay: float = Field(default=2.0, ge=0, le=3600)
@@ -47,8 +51,8 @@ class LeaderLimits(Frozen):
     idle_seconds: float = Field(default=0.5, gt=0)
     """Seconds between two checks for work that no event announced."""
     pending_floor: int = Field(default=4096, ge=1)
-    """Least limit on the reports of one task that wait for a job. The limit is twice the recipe's expected
-    contributions if that is more; requests with more than one report may fill only half of it."""
+    """Least limit on the reports of one task that wait for a job, or as many as have 1 GiB. The limit is twice the
+    recipe's expected contributions if that is more; requests with more than one report may fill only half of it."""
 
     @property
     def backoff(self) -> Backoff:
@@ -83,7 +87,7 @@ class LeaderConfig(AggregatorConfig):
     """Limits for uploads that come without a gateway; without it they are refused. A process that takes uploads needs
     ``gateway_tokens``, ``shuffler_token`` or this."""
     max_body: int = Field(default=1 << 20, gt=0)
-    """Largest request body in bytes."""
+    """Largest request body in bytes. Not below the policy's ``max_upload`` where that is above the default."""
     max_in_flight: int = Field(default=256 << 20, gt=0)
     """Most bytes of uploads that this process handles at one time; further uploads get 503 and a Retry-After."""
     limits: LeaderLimits = LeaderLimits()
@@ -93,6 +97,12 @@ class LeaderConfig(AggregatorConfig):
     def void_after(self) -> float:
         """Seconds after a task's end from which it is void: never while a stuck job may still hold up its release."""
         return max(self.void_seconds, self.limits.collection_grace + RELEASE_SECONDS)
+
+    @model_validator(mode="after")
+    def _check_uploads(self) -> Self:
+        if self.policy.max_upload > max(self.max_body, UPLOADS[0]):
+            raise ValueError(f"max_body must be at least policy.max_upload, {self.policy.max_upload}")
+        return self
 
     @model_validator(mode="after")
     def _check_retention(self) -> Self:

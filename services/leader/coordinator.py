@@ -18,7 +18,7 @@ from tacit.adapters.databases.signals import Bell
 from tacit.aggregator.parties import Parties
 from tacit.messages import BatchMode, Role
 from tacit.roles.aggregator import Party
-from tacit.roles.leader import SHARE_OVERHEAD, share_size
+from tacit.roles.leader import SHARE_OVERHEAD, report_bytes, share_size
 from tacit.service.app import Deps
 from tacit.service.base.log import get_logger
 from tacit.service.base.orders import shuffled
@@ -149,7 +149,7 @@ class Coordinator:
 
     def _most(self, task: Task) -> int:
         """The most reports that a new job of the task can hold."""
-        most = min(self._limits.job_size, most_reports(task))
+        most = min(self._limits.job_size, most_reports(task, self._limits.job_bytes))
         return min(most, task.min_batch_size) if task.batch_mode is BatchMode.LEADER_SELECTED else most
 
     def _is_enough(self, party: Party, pending: int, room: int, since: float, unfinished: int) -> bool:
@@ -219,9 +219,10 @@ class Coordinator:
             self._log.info("reports_scrubbed", dropped=done.dropped, rewritten=done.rewritten)
 
 
-def most_reports(task: Task) -> int:
-    """How many reports of a task a job may hold, by the size of its request and the Helper's work on it."""
-    most = max(1, MAX_REQUEST // _request_bytes(task))
+def most_reports(task: Task, job_bytes: int) -> int:
+    """How many reports of a task a job may hold, by the sizes of its reports and of its request, and by the Helper's
+    work on it."""
+    most = max(1, min(job_bytes // report_bytes(task), MAX_REQUEST // _request_bytes(task)))
     if task.state_key(Role.HELPER) is None:
         return most
     return min(most, max(1, MAX_CELLS // task.vdaf.flp.OUTPUT_LEN))

@@ -128,6 +128,14 @@ class StoredReport(NamedTuple):
         return f"StoredReport(report_id={self.report_id!r}, seq={self.seq})"
 
 
+class ReportHead(NamedTuple):
+    """A stored report without its bytes."""
+
+    seq: int
+    report_id: bytes
+    digest: bytes
+
+
 @dataclass(frozen=True)
 class JobRow:
     """One aggregation job: its reports in order and, once it was sent, the SHA-256 of the exact bytes that are sent

@@ -15,7 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from services.leader.records import StoredReport, pack_seqs, unpack_seqs
+from services.leader.records import ReportHead, StoredReport, pack_seqs, unpack_seqs
 from services.leader.schema import FORWARDED, PENDING, REPORTS
 from tacit.adapters.databases.dialect import NumberedTable, Rows
 from tacit.aggregator.records import TaskState
@@ -132,6 +132,13 @@ class ReportsTx(CommonTx):
         columns = (REPORTS.c.task_id, REPORTS.c.report_id, REPORTS.c.digest, REPORTS.c.body, REPORTS.c.seq)
         rows = await self.dialect.select_among(self.connection, seqs, Rows(columns, REPORTS.c.seq))
         found = {report.seq: report for report in starmap(StoredReport, rows)}
+        return [found[seq] for seq in seqs if seq in found]
+
+    async def heads(self, seqs: Sequence[int]) -> list[ReportHead]:
+        """As ``stored``, without the reports' bytes, which are not read."""
+        columns = (REPORTS.c.seq, REPORTS.c.report_id, REPORTS.c.digest)
+        rows = await self.dialect.select_among(self.connection, seqs, Rows(columns, REPORTS.c.seq))
+        found = {head.seq: head for head in starmap(ReportHead, rows)}
         return [found[seq] for seq in seqs if seq in found]
 
     async def delete_reports(self, seqs: Sequence[int]) -> None:

@@ -20,8 +20,11 @@ from services.leader.store import LeaderStore
 from tacit.aggregator.parties import Parties
 from tacit.ports import Clock
 from tacit.roles.batches import RATE_FACTOR
+from tacit.roles.leader import report_bytes
 from tacit.task import Task
 
+FLOOR_BYTES = 1 << 30
+"""Most bytes of reports for which there is room whatever the recipe expects."""
 LOOK_SECONDS = 1.0
 """Seconds between two counts in the database. What other processes of the Leader store in that time may exceed the
 limit."""
@@ -40,7 +43,8 @@ class Room:
 
     def most(self, task: Task) -> int:
         """Most reports of ``task`` that may wait for a job."""
-        return max(self._least, RATE_FACTOR * task.expected_contributions)
+        least = min(self._least, max(1, FLOOR_BYTES // report_bytes(task)))
+        return max(least, RATE_FACTOR * task.expected_contributions)
 
     async def fitting(self, groups: Sequence[Sequence[StoredReport]]) -> list[bool]:
         """For each group, whether there is room for it after the groups before it. A group that the store then refuses

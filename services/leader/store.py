@@ -44,9 +44,9 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
     async def reject_unread(self, job: JobRow) -> None:
         """Reject the reports of a formed job, of which nothing is known but that it cannot be sent, as ``internal``.
         Their tokens are not known to be good, so they are not spent."""
-        stored = await self.stored(job.seqs)
+        heads = await self.heads(job.seqs)
         code = int(ReportError.REPORT_DROPPED)
-        rows = [OutcomeRow(report.report_id, None, code, "internal", digest=report.digest) for report in stored]
+        rows = [OutcomeRow(head.report_id, None, code, "internal", digest=head.digest) for head in heads]
         await self.record(job.task_id, rows)
         await self.count_rejections(job.task_id, {"internal": len(job.seqs)})
         await self.delete_reports(job.seqs)

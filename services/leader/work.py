@@ -19,7 +19,7 @@ from itertools import repeat
 
 from services.leader.config import LeaderLimits
 from services.leader.forgetting import due_after
-from services.leader.records import BatchState, JobRow, JobState, StoredReport
+from services.leader.records import BatchState, JobRow, JobState, ReportHead
 from services.leader.store import LeaderStore, LeaderTx
 from tacit import media_types
 from tacit.adapters.databases.signals import Bell
@@ -30,7 +30,7 @@ from tacit.messages import BatchMode, Role
 from tacit.ports import HttpResponse, TransportError
 from tacit.roles.aggregator import Party, Rejection
 from tacit.roles.crypto import OPENSSL, JobCrypto
-from tacit.roles.jobs import CHUNK, LeaderJob, encode_request, finish_leader, prepare_leader
+from tacit.roles.jobs import LeaderJob, chunk_size, encode_request, finish_leader, prepare_leader
 from tacit.roles.leader import JobAbandonedError
 from tacit.roles.rows import Rows
 from tacit.service.app import Deps
@@ -39,7 +39,10 @@ from tacit.service.http.live_tokens import ShownToken
 from tacit.task import BatchClose
 
 KEPT_STATES = 8
-"""Number of jobs whose verification states and requests are kept from one attempt to the next."""
+"""Most jobs whose verification states and requests are kept from one attempt to the next."""
+
+KEPT_BYTES = 64 << 20
+"""Most bytes of these, unless one job has more."""
 
 Notes = list[tuple[bytes, bytes]]
 
@@ -85,14 +88,14 @@ class JobWork:
 
     async def _form(self, party: Party, job: JobRow) -> JobRow | None:
         """Transaction 1. Returns the job as it is sent, or ``None`` if no report of it is to be sent."""
-        stored = await self._stored(job)
-        if len(stored) != len(job.seqs):
-            self._log.error("job_reports_missing", size=len(job.seqs), missing=len(job.seqs) - len(stored))
+        heads = await self._heads(job)
+        if len(heads) != len(job.seqs):
+            self._log.error("job_reports_missing", size=len(job.seqs), missing=len(job.seqs) - len(heads))
             raise PreparationError("reports-missing")
         # of two reports with one id the earlier counts: it is written into the dictionary last
-        reports = {report.report_id: report for report in reversed(stored)}
+        reports = {head.report_id: head for head in reversed(heads)}
         notes: Notes = []
-        state, rejections = await self._prepare(party, list(reports.values())[::-1], notes)
+        state, rejections = await self._prepare(party, [head.seq for head in reports.values()][::-1], notes)
         async with self._store.transaction(shared=True) as tx:
             await tx.demand_open(party, self._deps.clock.now())
             kept, rejections = await self._record(tx, party, job, state, rejections, reports)
@@ -117,11 +120,16 @@ class JobWork:
             job.job_id, job.task_id, job.batch_id, JobState.SENT, tuple(seqs), holder=job.holder, digest=digest
         )
 
-    async def _stored(self, job: JobRow) -> list[StoredReport]:
-        """The reports of a job that are stored. Read under the writers' lock: a snapshot from before a slice was
-        rewritten would show the slice empty."""
+    async def _heads(self, job: JobRow) -> list[ReportHead]:
+        """The reports of a job that are stored, without their bytes. Read under the writers' lock: a snapshot from
+        before a slice was rewritten would show the slice empty."""
         async with self._store.transaction(shared=True) as tx:
-            return await tx.stored(job.seqs)
+            return await tx.heads(job.seqs)
+
+    async def _bodies(self, seqs: Sequence[int]) -> list[bytes]:
+        """The bytes of those of ``seqs`` that are stored, read as in ``_heads``."""
+        async with self._store.transaction(shared=True) as tx:
+            return [report.body for report in await tx.stored(seqs)]
 
     async def _record(
         self,
@@ -130,7 +138,7 @@ class JobWork:
         job: JobRow,
         state: LeaderJob,
         rejections: Sequence[Rejection],
-        reports: Mapping[bytes, StoredReport],
+        reports: Mapping[bytes, ReportHead],
     ) -> tuple[LeaderJob, list[Rejection]]:
         """Record the outcome of each report so far; returns the reports to send, and all rejections. A report without a
         valid token is only counted by cause and gets no row, so that there are as many rows as tokens (P31)."""
@@ -165,25 +173,28 @@ class JobWork:
         return float(min(party.task.time_precision, max(1.0, self._limits.max_job_delay)))
 
     async def _prepare(
-        self, party: Party, stored: Sequence[StoredReport], notes: Notes, *, again: bool = False
+        self, party: Party, seqs: Sequence[int], notes: Notes, *, again: bool = False
     ) -> tuple[LeaderJob, list[Rejection]]:
-        """The vector stages, in a thread, ``CHUNK`` reports at a time; ``again`` for reports that passed them
-        before."""
+        """The vector stages, in a thread, ``chunk_size`` reports at a time, of which alone the bytes are in memory;
+        ``again`` for reports that passed them before."""
         now = self._deps.clock.now()
         seen = None if self._deps.observer is None else lambda report_id, share: notes.append((report_id, share))
         jobs: list[LeaderJob] = []
         rejections: list[Rejection] = []
-        try:
-            for start in range(0, len(stored), CHUNK):
-                chunk = [report.body for report in stored[start : start + CHUNK]]
+        step = chunk_size(party.task)
+        for start in range(0, len(seqs), step):
+            chunk = await self._bodies(seqs[start : start + step])
+            if len(chunk) != len(seqs[start : start + step]):
+                raise PreparationError("reports-missing")
+            try:
                 job, rejected = await asyncio.to_thread(
                     prepare_leader, party, chunk, now, self._crypto, seen, again=again
                 )
-                jobs.append(job)
-                rejections += rejected
-        except Exception as error:
-            self._log.error("job_not_prepared", error=error, size=len(stored))
-            raise PreparationError(type(error).__name__) from error
+            except Exception as error:
+                self._log.error("job_not_prepared", error=error, size=len(seqs))
+                raise PreparationError(type(error).__name__) from error
+            jobs.append(job)
+            rejections += rejected
         for rejection in rejections:
             if rejection.error is not None:
                 self._log.error("report_failed", error=rejection.error)
@@ -234,11 +245,8 @@ class JobWork:
         known = self._states.get(job.job_id)
         if known is not None:
             return known
-        stored = await self._stored(job)
-        if len(stored) != len(job.seqs):
-            raise Fatal("bytes of a job's reports are missing")
         try:
-            state, _ = await self._prepare(party, stored, [], again=True)
+            state, _ = await self._prepare(party, job.seqs, [], again=True)
         except PreparationError as error:
             raise Fatal("the reports of a sent job cannot be prepared any more") from error
         request = encode_request(party.task, state, job.batch_id)
@@ -248,9 +256,13 @@ class JobWork:
 
     def _keep(self, job_id: bytes, state: LeaderJob, request: bytes) -> tuple[LeaderJob, bytes]:
         self._states[job_id] = kept = replace(state, verify_inits=[]), request  # the request has them
-        if len(self._states) > KEPT_STATES:
+        while len(self._states) > 1 and not self._may_keep():
             self._states.popitem(last=False)
         return kept
+
+    def _may_keep(self) -> bool:
+        size = sum(len(state.rows.out_shares) + len(request) for state, request in self._states.values())
+        return len(self._states) <= KEPT_STATES and size <= KEPT_BYTES
 
     async def _retry(self, party: Party, job: JobRow, location: str, cause: str) -> int:
         """Send the same bytes again later, until the task's end and its grace are over."""
@@ -293,10 +305,10 @@ class JobWork:
         cause = f"job-{state.value}"
         code = int(ReportError.REPORT_DROPPED)
         async with self._store.transaction(shared=True) as tx:
-            stored = await tx.stored(job.seqs)
+            heads = await tx.heads(job.seqs)
             if not await tx.end_job(job.job_id, state):
                 return 0  # an answer came in the meantime: what it counted stays counted
-            await tx.amend(job.task_id, {report.report_id: (code, cause) for report in stored})
+            await tx.amend(job.task_id, {head.report_id: (code, cause) for head in heads})
             await tx.count_rejections(job.task_id, {cause: len(job.seqs)})
             await tx.delete_reports(job.seqs)
         self._states.pop(job.job_id, None)
@@ -349,7 +361,7 @@ class JobWork:
                 )
 
 
-def _rejected_rows(rejections: Iterable[Rejection], reports: Mapping[bytes, StoredReport]) -> list[OutcomeRow]:
+def _rejected_rows(rejections: Iterable[Rejection], reports: Mapping[bytes, ReportHead]) -> list[OutcomeRow]:
     return [
         OutcomeRow(one.report_id, one.nullifier, int(one.code), one.cause, digest=reports[one.report_id].digest)
         for one in rejections

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from tacit.errors import DecodeError
 from tacit.models.parties import Part
-from tacit.recipe.encoder_specs import MAX_LABELS, Update
+from tacit.recipe.encoder_specs import MAX_SUM, Update
 from tacit.recipe.fields import filled, parse_file, wrong
 from tacit.recipe.member_types import Label, Natural, Positive, Text
 from tacit.recipe.model import MAX_ROUNDS, Interval, Question
@@ -97,10 +97,10 @@ class Plan(Part):
             raise wrong("adaptive.rate", f"must be at most {MAX_RATE}")
         if self.adaptive is not None and exact(self.clip) < LEAST_CLIP:
             raise wrong("clip", f"must be at least {LEAST_CLIP} where it is adaptive: it does not fall below that")
-        if self.training.length > MAX_LABELS:
+        if self.training.length > MAX_SUM:
             raise wrong(
                 "training.architecture",
-                f"has {self.training.length:,} entries to send; at most {MAX_LABELS:,} fit, as by a `projection`",
+                f"has {self.training.length:,} entries to send; at most {MAX_SUM:,} fit, as by a `projection`",
             )
         if exact(self.clip) > MAX_CLIP:
             raise wrong("clip", f"must be at most {MAX_CLIP}")

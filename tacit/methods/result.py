@@ -16,7 +16,7 @@ from tacit.methods.base.estimate import Estimate
 
 MOST_ITEMS: Final = 1_000
 """The most answers of a ranked result."""
-MOST_LISTED: Final = 4_096
+MOST_LISTED: Final = 16_384
 """The most answers of which a result lists those with an estimate of exactly 0 too."""
 MOST_ITEM_BYTES: Final = 128
 """The most bytes (UTF-8) of an answer of a ranked result."""

@@ -22,6 +22,8 @@ from tacit.recipe.quantity import Exact, PositiveQuantity, Quantity, exact, in_w
 from tacit.recipe.training import Training
 
 MAX_LABELS = 4096
+MAX_SUM = 1 << 14
+"""Most entries of a released sum of vectors: a document of some 3 MB."""
 MAX_CELLS = 1024
 """Most conjunctions that a census may count: an aggregate share of that many numbers still fits into an entry of the
 log."""

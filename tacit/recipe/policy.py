@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,8 @@ from tacit.ledger.account import Account
 from tacit.methods.registry import METHODS
 from tacit.models.form import Cap
 from tacit.models.parties import Key, Operator, Part, Parties, Url
+from tacit.ohttp import LARGE_CLASSES, SIZE_CLASSES
+from tacit.recipe.encoder_specs import MAX_SUM
 from tacit.recipe.fields import parse_file
 from tacit.recipe.member_types import AttributeName, AttributeValue, DecimalText, Positive
 from tacit.recipe.watch_work import MAX_WORK
@@ -74,6 +76,16 @@ class WitnessLimit(Part):
         return Quorum(tuple(witness_key(text) for text in self.keys), self.k, self.max_age_seconds, now)
 
 
+UPLOADS = (SIZE_CLASSES[-1], *LARGE_CLASSES)
+"""The size classes up to which policies may accept reports."""
+
+
+def upload_limits(max_upload: int) -> dict[str, int]:
+    """The members of a policy for reports up to the size class ``max_upload``: with a large one, sums of vectors as
+    long as a release can be."""
+    return {} if max_upload == UPLOADS[0] else {"max_upload": max_upload, "max_length": MAX_SUM}
+
+
 class Policy(Part):
     """Floors, caps and allow lists. Epsilons and delta are decimal strings."""
 
@@ -117,6 +129,10 @@ class Policy(Part):
     max_watch_work: Positive = MAX_WORK
     """Most multiplications of group elements per second that watching may cost a device: for one recipe, and for
     everything that a device watches together."""
+    max_upload: Literal[262_144, 1_048_576, 4_194_304] = 262_144
+    """Largest size class of the request that carries a report. Above the default, the relay's and the gateway's
+    ``max_request`` and the leader's ``max_body`` must be as large, and the relay can tell such reports by their size.
+    """
     max_length: Positive = 1024
     """Most entries that a result may have."""
     max_messages: Positive = 5_000

@@ -3,7 +3,7 @@
 Open, validate, check the token, begin to verify, and finish: DAP-18 sections 4.5.2 and 4.5.3. Tests compare every
 verdict and every byte with functions that process one report as the draft says. Nothing here does I/O, reads a clock or
 draws randomness: after a crash the same stored reports give the same states again. It is CPU work: callers run it in a
-thread, ``CHUNK`` reports at a time.
+thread, ``chunk_size`` reports at a time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tacit.messages.slices import (
 )
 from tacit.roles.aggregator import Party, Rejection
 from tacit.roles.crypto import OPENSSL, JobCrypto
-from tacit.roles.leader import JobAbandonedError, job_extensions, match_response, refused_by_helper
+from tacit.roles.leader import JobAbandonedError, job_extensions, match_response, refused_by_helper, report_bytes
 from tacit.roles.opening import Opened, open_reports
 from tacit.roles.rows import Rows, pick, pick_rows
 from tacit.task import CLOCK_LEEWAY, Task
@@ -37,7 +37,10 @@ from tacit.vdaf.ping_pong import MessageType
 from tacit.version import DAP_18, DapVersion
 
 CHUNK = 256
-"""Reports per hand-over to a thread: 256 histograms of 256 buckets are 5 MB and, with OpenSSL, 20 ms."""
+"""Most reports per hand-over to a thread: 256 histograms of 256 buckets are 5 MB and, with OpenSSL, 20 ms."""
+
+CHUNK_BYTES = 16 << 20
+"""Most bytes of reports per hand-over, unless one report has more: a job holds no more of the shares at a time."""
 
 Seen = Callable[[bytes, bytes], None]
 """Called with report id and VDAF bytes of every share that verified, which is what an aggregator could read (for
@@ -51,6 +54,12 @@ VERIFICATION_KEY_ID = 0
 
 OWN_ERRORS = (TacitError, ValueError, ArithmeticError, LookupError)
 """Errors on our own side that may concern one report and must then cost only that report."""
+
+
+def chunk_size(task: Task) -> int:
+    """How many reports of a task are handed over to a thread together. The helper's shares are as large as the leader's
+    once their seeds are expanded."""
+    return min(CHUNK, max(1, CHUNK_BYTES // report_bytes(task)))
 
 
 @dataclass(frozen=True)

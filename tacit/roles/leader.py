@@ -65,6 +65,11 @@ def share_size(task: Task, role: Role) -> int:
     return vdaf.field.ENCODED_SIZE * (vdaf.flp.MEAS_LEN + vdaf.flp.PROOF_LEN * vdaf.PROOFS)
 
 
+def report_bytes(task: Task) -> int:
+    """Most bytes of a report that ``check_upload`` accepts, without the framing."""
+    return 3 * SHARE_OVERHEAD + sum(share_size(task, role) for role in (Role.LEADER, Role.HELPER))
+
+
 def job_extensions(task: Task, batch_id: bytes | None) -> tuple[AggregationJobExtension, ...]:
     """The extensions of an aggregation job's request, which name its batch. Raises ``ValueError`` where a
     leader-selected job has no ``batch_id``."""

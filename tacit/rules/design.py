@@ -12,16 +12,16 @@ from tacit.moments import moment
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.context import Context
 from tacit.recipe.derive import members_of, mode_of_close, randomizer_of, shape_of, vdaf_of
-from tacit.recipe.encoder_specs import MAX_LABELS, Occurrences
+from tacit.recipe.encoder_specs import MAX_LABELS, MAX_SUM, Occurrences
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.randomised import VdafSpec
 from tacit.rules.detail import Bound, Detail, at_least, at_most, exactly, one_of
 
 B = "batch.min_batch_size"
-MAX_SHARE_SIZE = SIZE_CLASSES[-1] - 4096
-"""Most bytes of the leader's input share: with token, envelope and addresses it then fits into the largest size class
-(P12)."""
+ENVELOPE = 4096
+"""Bytes that a size class has for token, envelope, addresses and the other share beside the leader's input share (P12).
+"""
 MOST_REJECTED = 0.5
 """Largest share of answers that a weight bound may reject."""
 _ONE_ELEMENT = ("Prio3Count", "Prio3Sum", "Prio3CountVec")
@@ -147,7 +147,8 @@ def _elements(spec: VdafSpec) -> int:
 def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The VDAF can be made, ``vdaf.length`` is at most the policy's ``max_length``, ``chunk_length`` at most the number
     of elements that the circuit checks (1 for Prio3Count, Prio3Sum and Prio3CountVec), and the leader's input share has
-    at most 258,048 bytes, so that a device can send it."""
+    at most the policy's ``max_upload`` less 4,096 bytes (by default, and behind a shuffler, 258,048), so that a device
+    can send it."""
     spec = recipe.vdaf
     if spec is None:
         return None
@@ -163,26 +164,27 @@ def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | N
         size = vdaf_of(recipe).leader_share_size
     except Refusal as refusal:
         return refusal.detail
-    if size <= MAX_SHARE_SIZE:
+    upload = SIZE_CLASSES[-1] if form_of(recipe.model).is_mixed(recipe.parties) else policy.max_upload
+    most = upload - ENVELOPE
+    if size <= most:
         return None
     fitting = "fewer or smaller entries, or a chunk_length near the root of the elements, make them smaller"
-    return (
-        f"reports of {spec.name} hold {size} bytes for the leader, but at most {MAX_SHARE_SIZE} can be sent; {fitting}"
-    )
+    return f"reports of {spec.name} hold {size} bytes for the leader, but at most {most} can be sent; {fitting}"
 
 
 def result_size(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """Behind a shuffler a device sends at most the policy's ``max_messages`` messages; in every other model a result
-    has at most 4,096 entries."""
+    has at most 4,096 entries, a sum of vectors 16,384."""
     categories = recipe.randomizer.categories
     try:
         method = randomizer_of(recipe)
     except Refusal:
         return None  # another rule says why
     if not isinstance(method, ShuffledCounts):
-        if categories <= MAX_LABELS:
+        most = MAX_SUM if STATISTICS[recipe.question.statistic].is_vector else MAX_LABELS
+        if categories <= most:
             return None
-        return Detail(f"{categories:,} entries are more than {MAX_LABELS:,}; model shuffled takes as many")
+        return Detail(f"{categories:,} entries are more than {most:,}; model shuffled takes as many")
     if method.messages <= policy.max_messages:
         return None
     words = f"a device would send {method.messages:,} messages, but the limit is {policy.max_messages:,}"

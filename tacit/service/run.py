@@ -25,6 +25,7 @@ from tacit.errors import UsageError
 from tacit.service.app import METRICS, SERVICE_NAME, STOPPING
 from tacit.service.base.config import Limits, Listen, ServiceConfig
 from tacit.service.base.log import quiet_http_logger
+from tacit.service.base.memory import return_large_blocks
 from tacit.service.hot import serving
 from tacit.service.http.admission import Admission
 from tacit.service.http.connection import Server
@@ -229,6 +230,7 @@ async def serve_all(
     After the first signal, each reports that it is not ready, and still answers for its ``drain_seconds``, unless a
     second signal comes.
     """
+    return_large_blocks()
     stop, again = asyncio.Event(), asyncio.Event()
     with _stop_signals(stop, again):
         async with contextlib.AsyncExitStack() as stack:

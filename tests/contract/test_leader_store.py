@@ -110,6 +110,7 @@ async def test_uploads_wait_in_their_order_until_a_job_has_them(leader: LeaderSt
         seqs = await tx.pending(TASK, NOW + 5, 10)
         assert [row.report_id for row in await tx.stored(seqs[::-1])] == [report(n) for n in (4, 2, 1)]
         assert [row.body for row in await tx.stored(seqs)] == [b"body 1", b"body 2", b"body 4"]
+        assert [tuple(one) for one in await tx.heads([seqs[2], 0])] == [(seqs[2], report(4), bytes([4]) * 32)]
         assert await tx.pending(TASK, NOW, 10) == seqs[:2]
         assert await tx.pending(TASK, NOW + 5, 2) == seqs[:2]
         assert await tx.pending_head(TASK, NOW + 5, 10) == (3, NOW)

@@ -72,11 +72,11 @@ VECTOR = question("vector-sum", kind="vector", length=3, low=-5, high=5, norm=6)
 class Stage:
     """A running stack with one active recipe, and the clock that all read."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **options: Any) -> None:
         now = time.time() // EPOCH_SECONDS * EPOCH_SECONDS + 600
         self.clock = ShiftedClock(SystemClock(), start=now)
-        options = StackOptions(epoch_seconds=EPOCH_SECONDS, slots_per_epoch=6, batch_floor=20, unbounded_local=True)
-        self.layout = create_layout(folder, options, OsEntropy(), now)
+        usual = StackOptions(epoch_seconds=EPOCH_SECONDS, slots_per_epoch=6, batch_floor=20, unbounded_local=True)
+        self.layout = create_layout(folder, replace(usual, **options), OsEntropy(), now)
         self.stack = LocalStack(self.layout, self.clock, OsEntropy())
         self.origin: Origin = origin_of(self.layout, None, None)
         self.transport = HttpTransport(connections=64)

@@ -59,11 +59,11 @@ async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         yield running
 
 
-async def published(stage: Stage) -> Series:
+async def published(stage: Stage, plan: Plan = PLAN) -> Series:
     """The series of the plan, whose first round begins in two minutes."""
     start = int(stage.clock.now()) // 60 * 60 + 120
     token = TokenSlot(issuer=OPERATORS["issuer"], epoch=start // EPOCH_SECONDS, slot=0)
-    series = planned_series(PLAN, stage.layout.parties, start, token, PLAN.rounds)
+    series = planned_series(plan, stage.layout.parties, start, token, plan.rounds)
     await post(stage, LeafType.SERIES, series.body())
     return series
 
@@ -76,9 +76,9 @@ async def post(stage: Stage, kind: LeafType, body: Mapping[str, Any]) -> None:
     assert answer.status == 201, answer.body
 
 
-async def opened(stage: Stage, series: Series, asked: list[Asked]) -> Destination:
+async def opened(stage: Stage, series: Series, asked: list[Asked], plan: Plan = PLAN) -> Destination:
     """The next round, published with its model, as a device verifies it once it has begun."""
-    following = next_round(PLAN, series, run_of(PLAN, series, asked), stage.clock.now())
+    following = next_round(plan, series, run_of(plan, series, asked), stage.clock.now())
     assert following is not None
     recipe = following.recipe
     await post(stage, LeafType.RECIPE, recipe.body())
@@ -86,26 +86,28 @@ async def opened(stage: Stage, series: Series, asked: list[Asked]) -> Destinatio
         await stage.stack.step("leader", "helper", "collector")
     with pytest.raises(UsageError, match="model"):
         await stage.verified(recipe.name)
-    stated = read_round_model(recipe.question.round_input or "", PLAN.training)
+    stated = read_round_model(recipe.question.round_input or "", plan.training)
     await send_model(stage.transport, stage.layout.urls["recipe_server"], stated, following.model)
     stage.clock.jump(max(0.0, recipe.interval.start + 1 - stage.clock.now()))
     return await stage.verified(recipe.name)
 
 
-async def trained(stage: Stage, target: Destination) -> tuple[set[int], Asked]:
-    """A round of the fleet: who took part, and what was released."""
+async def trained(stage: Stage, target: Destination, devices: int = DEVICES) -> tuple[set[int], Asked]:
+    """A round of a fleet of so many ``devices``: who took part, and what was released."""
     oracle, recipe = Oracle(stage.layout, target, stage.clock), target.recipe
     await oracle.before(stage.transport)
-    key, population = await slot_private_key(stage.layout, target), learners_of(target, DEVICES, 0.0)
-    plan = stage.plan(target, recipe.name, devices=DEVICES, slot_key=key, population=population, everybody=True)
+    key, population = await slot_private_key(stage.layout, target), learners_of(target, devices, 0.0)
+    plan = stage.plan(target, recipe.name, devices=devices, slot_key=key, population=population, everybody=True)
     result = await stage.run(plan)
     stage.clock.jump(recipe.interval.end - stage.clock.now() + 2)
     verdict = await stage.verdict(oracle, result)
     assert verdict.remarks == []
     assert verdict.holds, [one for one in verdict.findings if not one.holds]
-    assert [one.found for one in verdict.findings if one.what == "released: sums that agree"] == [650]
+    assert [one.found for one in verdict.findings if one.what == "released: sums that agree"] == [
+        recipe.randomizer.categories
+    ]
     assert all(abs(one.estimate - one.truth) < 8 * one.stderr for one in verdict.answers)
-    result.deliveries.sums[649] += 1
+    result.deliveries.sums[recipe.randomizer.categories - 1] += 1
     found = (await stage.verdict(oracle, result, 0.0)).findings
     assert [one.expected - one.found for one in found if not one.holds] == [1, 1]
     lines = read_journal(plan.journal)[1]

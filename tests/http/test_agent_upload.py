@@ -26,7 +26,7 @@ from services.gateway.service import Gateway
 from tacit.errors import DAP_ERROR_PREFIX, ReportError
 from tacit.media_types import PROBLEM_JSON
 from tacit.messages import ReportUploadStatus, Role, UploadErrors, UploadRequest
-from tacit.ohttp import SIZE_CLASSES, KeyConfig, generate_key_config
+from tacit.ohttp import REQUEST_CLASSES, SIZE_CLASSES, KeyConfig, generate_key_config
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps
 from tacit.service.base.secret_files import write_secret
@@ -222,7 +222,7 @@ async def test_a_report_that_was_made_in_time_is_still_offered_a_little_late_and
 
 
 async def test_a_report_too_large_for_any_size_class_fails_and_is_not_sent(world: World) -> None:
-    entry = replace(world.entry(), report=bytes(SIZE_CLASSES[-1]))
+    entry = replace(world.entry(), report=bytes(REQUEST_CLASSES[-1]))
     after = await world.uploader.send(await scheduled(world, entry))
     assert after.state is State.FAILED
     assert after.detail.startswith("size-class")

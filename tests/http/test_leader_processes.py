@@ -22,7 +22,6 @@ from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.leader import work
 from services.leader.app import STORE, create_app
 from services.leader.config import LeaderConfig
-from services.leader.records import StoredReport
 from services.leader.store import LeaderStore
 from tacit import media_types
 from tacit.adapters.databases.dialect import SLICE
@@ -199,14 +198,15 @@ async def test_report_that_kills_its_worker_is_found_and_the_others_count(
     reports = reports_of(KIT)
     poison = reports[3].report_metadata.report_id
 
-    real = work.JobWork._prepare
+    real = work.JobWork._bodies
 
-    async def deadly(self: Any, party: Any, stored: Sequence[StoredReport], notes: Any, *, again: bool = False) -> Any:
-        if any(report.report_id == poison for report in stored):
+    async def deadly(self: Any, seqs: Sequence[int]) -> list[bytes]:
+        bodies = await real(self, seqs)
+        if any(body.startswith(poison) for body in bodies):
             raise DeathError
-        return await real(self, party, stored, notes, again=again)
+        return bodies
 
-    monkeypatch.setattr(work.JobWork, "_prepare", deadly)
+    monkeypatch.setattr(work.JobWork, "_bodies", deadly)
     async with leaders_of(tmp_path, make_postgres_url, job_size=20) as leaders:
         await leaders.upload(False, reports)
         for _ in range(16):

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -331,6 +332,38 @@ async def test_observer_learns_address_and_size_and_nothing_else(start: Start) -
     relay = await start()
     await relay.post()
     assert relay.observer.seen == [("relay", {"client_address": CLIENT, "ciphertext_bytes": len(MESSAGE)})]
+
+
+@pytest.mark.parametrize("frames", [None, {"max_bytes": 1 << 19}])
+async def test_large_requests_pass_alone_and_only_where_they_are_configured(start: Start, frames: object) -> None:
+    relay = await start(max_request=4 << 20, frames=frames)
+    assert (await relay.post(body=BytesIO(bytes(4 << 20)))).status == 200
+    assert (await relay.post(body=BytesIO(bytes((4 << 20) + 1)))).status == 413
+    ((_, url, headers, body),) = relay.transport.sent
+    assert (url, headers["Content-Type"], len(body)) == ("http://127.0.0.1:9/gateway", OHTTP_REQ, 4 << 20)
+    assert (await (await start()).post(body=bytes(262145))).status == 413
+
+
+async def test_large_requests_leave_half_of_the_byte_budget_to_the_others(start: Start) -> None:
+    called, release = asyncio.Event(), asyncio.Event()
+
+    async def gateway() -> HttpResponse:
+        called.set()
+        await release.wait()
+        return ANSWER
+
+    large = bytes(1 << 20)
+    relay = await start(gateway, max_request=1 << 20, max_in_flight=3 * (262144 + len(large)))
+    first = asyncio.create_task(relay.post(body=BytesIO(large)))
+    await called.wait()
+    assert (await relay.post(body=BytesIO(large))).status == 503, "there is room for it, but not for such"
+    called.clear()
+    other = asyncio.create_task(relay.post())
+    await called.wait()
+    release.set()
+    assert [(await one).status for one in (first, other)] == [200, 200]
+    assert (await relay.post(body=BytesIO(large))).status == 200, "both budgets are given back"
+    assert relay.app[RELAY].budget.in_flight == 0
 
 
 @pytest.mark.parametrize(

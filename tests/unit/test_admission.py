@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tacit.service.base.config import Limits
-from tacit.service.http.admission import LOOKS, Admission, Phase, Source, Visit, source_of
+from tacit.service.http.admission import LARGE_RATE, LOOKS, Admission, Phase, Source, Visit, source_of
+from tacit.service.http.limits import ORDINARY_BODY
 
 ATTACKER, HONEST = "198.51.100.1", "203.0.113.9"
 
@@ -209,6 +210,21 @@ def test_a_body_below_the_least_rate_is_told_so_and_then_cut() -> None:
     assert (fast[0].told, slow[0].told) == ([], ["too slow"])
     listener.pass_time(6)
     assert slow[0].told == ["too slow", "cut"]
+
+
+def test_what_a_large_body_has_beyond_an_ordinary_one_must_arrive_faster() -> None:
+    listener = Listener(least_rate=1024, grace_seconds=10)
+    (client, visit), (large, last) = listener.connect(ATTACKER), listener.connect(HONEST)
+    listener.send(visit, size=ORDINARY_BODY, whole=False)
+    listener.send(last, size=ORDINARY_BODY + (4 << 20), whole=False)
+    listener.pass_time(10 + 256 - 1)
+    assert (client.told, large.told) == ([], [])
+    listener.pass_time(2)
+    assert (client.told, large.told) == (["too slow"], [])
+    listener.pass_time(4096 / LARGE_RATE - 2)
+    assert large.told == []
+    listener.pass_time(2)
+    assert large.told == ["too slow"]
 
 
 def test_time_that_a_request_waits_for_its_turn_is_not_its_senders() -> None:

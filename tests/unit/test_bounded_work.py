@@ -21,6 +21,7 @@ from tacit.errors import DecodeError
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import vdaf_of
 from tacit.recipe.model import Question, Recipe
+from tacit.recipe.policy import upload_limits
 from tacit.recipe.series import Series
 from tacit.rules import series_table as series_rules
 from tacit.rules import table as rules
@@ -190,3 +191,5 @@ def test_a_report_that_no_device_could_send_is_refused_before_anything_is_charge
     found = rules.check(recipe, POLICY, DRAFT, only={"vdaf-parameters"})
     assert [refusal.rule for refusal in found] == ([] if fits else ["vdaf-parameters"])
     assert (vdaf_of(recipe).leader_share_size < 1 << 18) is fits
+    large = rules.check(recipe, POLICY.model_copy(update=upload_limits(1 << 20)), DRAFT, only={"vdaf-parameters"})
+    assert bool(large) is (chunk_length == 1), "an upload of 1 MiB holds what no usual one does"

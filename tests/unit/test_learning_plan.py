@@ -17,6 +17,7 @@ from tacit.operations.design_rounds import nobody
 from tacit.operations.learning.plans import forecast, planned_series
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.model import TokenSlot
+from tacit.recipe.policy import Policy, upload_limits
 from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum
 
 TRAINING: dict[str, Any] = EXAMPLE["training"]  # type: ignore[assignment]
@@ -41,7 +42,7 @@ def plan_of(**changes: Any) -> Plan:
         ({"training": {**TRAINING, "quantile": {"weight": "0.1"}}}, "adaptive: and training.quantile belong together"),
         ({"adaptive": {}}, "adaptive: and training.quantile belong together"),
         ({"training": ADAPTIVE, "adaptive": {"rate": 11}}, "adaptive.rate: must be at most 10"),
-        ({"training": {**TRAINING, "architecture": {**LARGE, "hidden": 64}}}, "at most 4,096 fit"),
+        ({"training": {**TRAINING, "architecture": {**LARGE, "hidden": 219}}}, "at most 16,384 fit"),
         ({"device": 1}, "device: is not known"),
     ],
 )
@@ -68,13 +69,24 @@ def test_a_total_that_no_noise_keeps_is_refused_with_plans_that_have_one() -> No
 
 @pytest.mark.slow
 def test_contributions_over_the_largest_upload_are_refused_with_the_entries_that_fit() -> None:
-    with pytest.raises(FieldError, match="sends 3,760 entries") as refused:
-        forecast(plan_of(training={**TRAINING, "architecture": LARGE}))
+    with pytest.raises(FieldError, match="sends 15,010 entries") as refused:
+        forecast(plan_of(training={**TRAINING, "architecture": {**LARGE, "hidden": 200}}, unit="0.0025"))
     words = refused.value.reason.split()
     entries = int(words[words.index("would") - 2].replace(",", ""))
     classes = 13
     fitting = {"kind": "softmax", "inputs": entries // classes - 1, "classes": classes}
-    assert forecast(plan_of(training={**TRAINING, "architecture": fitting})).contribution_bytes > 0
+    fits = forecast(plan_of(training={**TRAINING, "architecture": fitting}, unit="0.0025"))
+    assert 4_000_000 < fits.contribution_bytes <= (4 << 20) - 4096
+
+
+@pytest.mark.parametrize(("hidden", "flag"), [(30, "--max-upload 1048576"), (133, "--max-upload 4194304")])
+def test_a_plan_of_long_vectors_says_how_large_the_uploads_of_its_stack_are(hidden: int, flag: str) -> None:
+    training = {**TRAINING, "architecture": {**LARGE, "hidden": hidden}}
+    found = forecast(plan_of(training=training, delta="0.000001"))
+    assert flag in " ".join(found.stack)
+    assert "vdaf-parameters" in dict(found.refusals), "a device of the usual policy refuses it"
+    accepting = forecast(plan_of(training=training, delta="0.000001"), Policy.model_validate(upload_limits(4 << 20)))
+    assert "vdaf-parameters" not in dict(accepting.refusals)
 
 
 def test_the_forecast_is_that_of_the_series() -> None:

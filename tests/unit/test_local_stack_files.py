@@ -191,6 +191,23 @@ def test_a_stack_lets_a_batch_tell_as_much_as_it_was_made_with(tmp_path: Path) -
     assert not (tmp_path / "refused").exists()
 
 
+def test_a_stack_for_long_vectors_takes_large_requests_everywhere_and_keeps_to_it(tmp_path: Path) -> None:
+    most = 4 << 20
+    made = open_stack(tmp_path / "large", None, max_upload=most)
+    assert json.loads(made.policy_path.read_text())["max_upload"] == most
+    found = {name: json.loads(made.configs[name].read_text()) for name in ("relay", "gateway", "leader", "shuffler")}
+    assert found["relay"]["max_request"] == found["gateway"]["max_request"] == found["leader"]["max_body"] == most
+    assert "max_body" not in found["shuffler"], "reports behind a shuffler are not large"
+    assert open_stack(tmp_path / "large", None).options == made.options
+    with pytest.raises(UsageError, match="takes reports of 4194304 bytes"):
+        open_stack(tmp_path / "large", None, max_upload=1 << 20)
+    with pytest.raises(UsageError, match="--max-upload"):
+        open_stack(tmp_path / "refused", None, max_upload=2 << 20)
+    assert not (tmp_path / "refused").exists()
+    usual = open_stack(tmp_path / "usual", None, max_upload=1 << 18)
+    assert "max_request" not in json.loads(usual.configs["relay"].read_text())
+
+
 def test_a_stack_accepts_noise_shares_where_it_was_made_to_and_keeps_to_it(tmp_path: Path) -> None:
     made = open_stack(tmp_path / "shares", None, unbounded_local=True)
     assert parse_policy(made.policy_path.read_bytes(), made.policy_path.name).allow_unbounded_local

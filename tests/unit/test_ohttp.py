@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from tacit import bhttp, hpke, ohttp
 from tacit.errors import CryptoError, DecodeError, Refusal
+from tacit.recipe.policy import UPLOADS, Policy
+from tacit.service.http.limits import ORDINARY_BODY
 from tests.kit.foreign import decode_key_configs
 
 entropy = random.Random(9458).randbytes
@@ -55,8 +57,26 @@ def test_messages_have_exactly_the_length_of_a_size_class(content: int, expected
     assert ohttp.open_response(client, answer).content == bytes(content)
 
 
+@pytest.mark.parametrize(("content", "expected"), [(262144, 1 << 20), (1 << 20, 4 << 20), ((4 << 20) - 200, 4 << 20)])
+def test_requests_have_larger_classes_than_responses(content: int, expected: int) -> None:
+    request = bhttp.Request("POST", "https", "example.com", "/", content=bytes(content))
+    message, _ = ohttp.padded_request(ACTIVE[0], request, entropy)
+    assert len(message) == expected
+    encoded, server = GATEWAY.decapsulate_request(message)
+    assert bhttp.decode_request(encoded) == request
+    with pytest.raises(Refusal, match="at most 262144 bytes"):
+        ohttp.padded_response(server, bhttp.Response(200, content=bytes(content)), entropy)
+
+
+def test_the_classes_that_limits_name_are_those_of_messages() -> None:
+    assert ohttp.SIZE_CLASSES[-1] == ORDINARY_BODY == UPLOADS[0]
+    assert UPLOADS[1:] == ohttp.LARGE_CLASSES
+    allowed = get_args(Policy.model_fields["max_upload"].annotation)
+    assert allowed == UPLOADS
+
+
 def test_messages_above_the_largest_class_are_refused() -> None:
-    request = bhttp.Request("POST", "https", "example.com", "/", content=bytes(262144))
+    request = bhttp.Request("POST", "https", "example.com", "/", content=bytes(ohttp.REQUEST_CLASSES[-1]))
     with pytest.raises(Refusal, match="size-class"):
         ohttp.padded_request(ACTIVE[0], request, entropy)
     assert ohttp.size_class(4096) == 4096

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import itertools
 import json
+import resource
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,7 @@ from tacit.pauses import LONGEST_PAUSE
 from tacit.service.base.driver import run_driver
 from tacit.service.base.group_commit import GroupCommitter
 from tacit.service.base.log import REDACTED, get_logger, set_log_level
+from tacit.service.base.memory import return_large_blocks
 from tacit.service.http.limits import ByteBudget
 
 
@@ -35,6 +39,23 @@ class _Table:
         if 13 in items:
             raise ValueError("unlucky")
         return [2 * item for item in items]
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is not glibc")
+def test_a_service_does_not_keep_what_threads_have_freed() -> None:
+    assert return_large_blocks()
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    def fill_and_free(_number: int) -> int:
+        blocks = [bytes([1]) * (15 << 20) for _ in range(4)]
+        return len(blocks)
+
+    before = resident()
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(fill_and_free, range(16))) == 64
+        assert resident() - before < 32 << 20
 
 
 async def test_items_that_wait_together_are_written_together() -> None:

@@ -19,6 +19,7 @@ from tacit.learning.plan import Plan
 from tacit.learning.projection import relative_error
 from tacit.methods.flips import Flips
 from tacit.models.parties import Parties
+from tacit.ohttp import REQUEST_CLASSES
 from tacit.operations.design_rounds import OF_NUMBERS, nobody
 from tacit.operations.learning.stacks import fitting_stack
 from tacit.recipe.derive import randomizer_of, shape_of, vdaf_of
@@ -30,12 +31,13 @@ from tacit.recipe.writing.builder import PRECISION_SECONDS, propose
 from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.recipe.writing.survey import Survey
 from tacit.rules import series_table
-from tacit.rules.design import MAX_SHARE_SIZE
+from tacit.rules.design import ENVELOPE
 from tacit.vdaf.registry import prio3_named
 
 ONE_ROUND: Final = Decimal(32)
 """Claim (b) of the recipe from which a series is made, before its rounds get the noise that the total needs: so much
 that this recipe needs hardly any noise, and exists whenever its series does."""
+_MOST_SHARE: Final = REQUEST_CLASSES[-1] - ENVELOPE
 _MOST_TIMES: Final = 64
 _HALVINGS: Final = 3
 _ROUNDED: Final = Context(prec=3, rounding=ROUND_UP)
@@ -174,17 +176,17 @@ def _require_small(series: Series) -> None:
     """Refuse contributions that are larger than the largest upload, with the number of entries that would fit."""
     probe = series.probe
     size = vdaf_of(probe).leader_share_size
-    if size <= MAX_SHARE_SIZE:
+    if size <= _MOST_SHARE:
         return
     method, fits, fails = flips_of(series), 0, probe.randomizer.categories
     while fails - fits > 1:
         middle = (fits + fails) // 2
-        is_small = _share_size(replace(method, cells=middle)) <= MAX_SHARE_SIZE
+        is_small = _share_size(replace(method, cells=middle)) <= _MOST_SHARE
         fits, fails = (middle, fails) if is_small else (fits, middle)
     raise FieldError(
         "training.architecture",
         f"sends {probe.randomizer.categories:,} entries, and its contributions have {size:,} bytes; {fits:,} entries "
-        f"would fit into the {MAX_SHARE_SIZE:,} of the largest, as by a `projection` to them",
+        f"would fit into the {_MOST_SHARE:,} of the largest, as by a `projection` to them",
     )
 
 

@@ -14,8 +14,8 @@ alone may use its whole share, and many devices behind one address wait in one q
   source that holds most (to within a factor of two) gives some up. A client that does not read its answer holds no turn
   either.
 * Deadlines: a head has ``head_seconds``; a body must arrive at ``least_rate`` bytes a second after ``grace_seconds``,
-  or the answer is 408; an answer must be read at that rate; a request that has waited ``wait_seconds`` for a turn is
-  told to come back (503).
+  or the answer is 408 (``LARGE_RATE`` times as fast beyond ``ORDINARY_BODY``); an answer must be read at that rate; a
+  request that has waited ``wait_seconds`` for a turn is told to come back (503).
 
 Finding the connection to drop takes a time that does not grow with the number of sources.
 
@@ -35,9 +35,12 @@ from itertools import islice
 from typing import Protocol
 
 from tacit.service.base.config import Limits
+from tacit.service.http.limits import ORDINARY_BODY
 from tacit.service.http.ranks import Ranks
 
 IPV6_PREFIX = 64
+LARGE_RATE = 16
+"""Number of times ``least_rate`` at which the bytes of a body above ``ORDINARY_BODY`` must arrive."""
 LINGER_SECONDS = 5.0
 """Seconds until a connection is cut whose request was answered before it was whole."""
 LOOKS = 16
@@ -266,10 +269,15 @@ class Admission:
             return False
         if not visit.headed:
             return seconds > limits.head_seconds
-        if seconds > limits.grace_seconds + visit.held / limits.least_rate and visit.cut_at == math.inf:
+        if seconds > limits.grace_seconds + self._usual_seconds(visit.held) and visit.cut_at == math.inf:
             visit.cut_at = now + LINGER_SECONDS
             visit.guest.too_slow()
         return False
+
+    def _usual_seconds(self, size: int) -> float:
+        """The most seconds after the grace in which ``size`` bytes of a body arrive."""
+        large = max(0, size - ORDINARY_BODY)
+        return (size - large + large / LARGE_RATE) / self.limits.least_rate
 
     def _make_room(self, now: float) -> bool:
         """Cut a connection of a source that has the most; False if every connection is being answered."""

@@ -8,11 +8,16 @@ bounds them.
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tacit.errors import Abort
 from tacit.ports import Clock, Entropy
 
 BUSY = "urn:tacit:problem:busy"
+ORDINARY_BODY = 262_144
+"""Most bytes of a request that every relay and gateway takes: the largest size class of fetches and usual reports. What
+is larger has stricter limits."""
 SOURCES = 65_536
 """Most sources that a ``SourceBudget`` remembers; above it the one that spent longest ago is forgotten."""
 MINUTE = 60.0
@@ -41,6 +46,21 @@ class ByteBudget:
             raise busy(self._entropy, self._retry_after)
         self.in_flight += size
         return Reservation(self, size)
+
+
+class UploadBudget(ByteBudget):
+    """A budget of which messages above ``ORDINARY_BODY`` have at most half, so that they never keep the others out."""
+
+    def __init__(self, max_bytes: int, entropy: Entropy, retry_after: tuple[int, int] = RETRY_AFTER) -> None:
+        super().__init__(max_bytes, entropy, retry_after)
+        self._large = ByteBudget(max(1, max_bytes // 2), entropy, retry_after)
+
+    @contextmanager
+    def admit(self, message: int, answer: int) -> Iterator[None]:
+        """Reserve the bytes of a message and of its answer. Raises ``Abort`` (503) when they do not fit."""
+        size = message + answer
+        with self._large.reserve(size if message > ORDINARY_BODY else 0), self.reserve(size):
+            yield
 
 
 class Reservation:
