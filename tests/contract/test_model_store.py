@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -26,15 +27,24 @@ from tacit.tlog.merkle import leaf_hash
 
 KIT = RecipeKit()
 ANALYST = KIT.parties().analyst.operator
-SERIES = training_series(KIT)
 WIDE = Training(architecture=Softmax(kind="softmax", inputs=3, classes=2), steps=2, learning_rate="0.5")
-WIDER = training_series(KIT, spec=LEARNING.model_copy(update={"training": WIDE, "length": WIDE.length}), slot=8)
 Opening = Callable[[Callable[[str], RecipeStore]], AbstractAsyncContextManager[RecipeStore]]
 FILE = bytes(range(256)) * (2 * MODEL_PIECE // 256) + b"rest"
 FIRST, SECOND = bytes([1]) * 32, bytes([2]) * 32
 
 
-def round_of(index: int, model: bytes, series: Series = SERIES) -> Recipe:
+@functools.cache
+def narrow() -> Series:
+    return training_series(KIT)
+
+
+@functools.cache
+def wider() -> Series:
+    return training_series(KIT, spec=LEARNING.model_copy(update={"training": WIDE, "length": WIDE.length}), slot=8)
+
+
+def round_of(index: int, model: bytes, series: Series | None = None) -> Recipe:
+    series = series or narrow()
     spec = series.probe.question.encoder
     assert isinstance(spec, Update)
     stated = RoundModel(bytes=spec.training.file_bytes, clip=1, model=b64url(model))
@@ -43,7 +53,7 @@ def round_of(index: int, model: bytes, series: Series = SERIES) -> Recipe:
 
 async def logged(store: RecipeStore, *recipes: Recipe) -> None:
     async with store.transaction() as tx:
-        for index, series in enumerate((SERIES, WIDER)):
+        for index, series in enumerate((narrow(), wider())):
             await tx.series.add(series, index)
         for recipe in recipes:
             await tx.add_recipe(recipe, 1 + recipe.interval.start)
@@ -98,7 +108,7 @@ async def test_a_model_is_live_until_the_last_round_that_names_it_is_over(openin
 
 async def test_rounds_may_state_different_lengths_for_one_hash(opening: Opening) -> None:
     """Whoever publishes a round with a wrong length keeps nobody from sending the file of another round."""
-    early, late = round_of(0, FIRST), round_of(1, FIRST, WIDER)
+    early, late = round_of(0, FIRST), round_of(1, FIRST, wider())
     async with opening(RecipeStore) as store:
         await logged(store, early, late)
         async with store.read() as tx:

@@ -83,6 +83,7 @@ def following(plan: Plan, rounds: Sequence[Asked], index: int, **options: Any) -
     return found
 
 
+@functools.cache
 def followed(plan: Plan) -> tuple[list[Asked], list[bytes]]:
     """All rounds of a run, taken up anew after every stage, and its models, the result last."""
     rounds, models = list[Asked](), list[bytes]()
@@ -98,7 +99,16 @@ def followed(plan: Plan) -> tuple[list[Asked], list[bytes]]:
     return rounds, [*models, run_of(plan, series_of(plan), rounds).model]
 
 
-ROUNDS, MODELS = followed(PLAN)
+@functools.cache
+def trained_rounds() -> list[Asked]:
+    """The rounds of the plan, with their releases."""
+    return followed(PLAN)[0]
+
+
+@functools.cache
+def trained_models() -> list[bytes]:
+    """The models of the plan's rounds, and the result."""
+    return followed(PLAN)[1]
 
 
 def test_a_run_that_sends_projections_is_taken_up_after_any_stage_too() -> None:
@@ -119,12 +129,12 @@ def test_a_run_whose_clip_follows_the_updates_is_taken_up_after_any_stage_too() 
 
 
 def test_a_run_that_is_taken_up_after_any_stage_has_the_same_models() -> None:
-    assert len(set(MODELS)) == PLAN.rounds + 1
+    assert len(set(trained_models())) == PLAN.rounds + 1
     for count in range(PLAN.rounds + 1):
-        run = run_of(PLAN, series_of(), ROUNDS[:count])
-        assert [one.model for one in run.rounds] == MODELS[:count]
-        assert run.model == MODELS[count]
-    over = run_of(PLAN, series_of(), ROUNDS)
+        run = run_of(PLAN, series_of(), trained_rounds()[:count])
+        assert [one.model for one in run.rounds] == trained_models()[:count]
+        assert run.model == trained_models()[count]
+    over = run_of(PLAN, series_of(), trained_rounds())
     assert (over.following, over.waits_for) == (None, None)
     assert next_round(PLAN, series_of(), over, begin(PLAN, 3)) is None
     assert [one.contributions for one in over.rounds] == [2_000] * 3
@@ -132,11 +142,11 @@ def test_a_run_that_is_taken_up_after_any_stage_has_the_same_models() -> None:
 
 def test_every_round_is_a_valid_recipe_that_names_its_model_and_ends_before_the_next_begins() -> None:
     policy = KIT.policy.model_copy(update={"allow_unbounded_local": True})
-    for index, (recipe, _) in enumerate(ROUNDS):
+    for index, (recipe, _) in enumerate(trained_rounds()):
         assert series_of().mismatch(recipe) is None
         assert check(recipe, policy, Context(Stage.PUBLISH, NOW), only={"round-model"}) == []
         stated = read_round_model(recipe.question.round_input or "", PLAN.training)
-        assert stated.model == model_file.name_of(MODELS[index])
+        assert stated.model == model_file.name_of(trained_models()[index])
         assert stated.clip == "0.5"
         assert recipe.interval.end + PLAN.release_seconds == begin(PLAN, index + 1)
 
@@ -171,11 +181,13 @@ def test_entries_that_a_release_leaves_out_are_0_and_batches_are_added() -> None
 
 
 def test_a_round_without_a_release_is_passed_over_and_the_run_stays_the_same_for_everybody() -> None:
-    rounds: list[Asked] = [ROUNDS[0], (ROUNDS[1][0], ())]
+    rounds: list[Asked] = [trained_rounds()[0], (trained_rounds()[1][0], ())]
     found = following(PLAN, rounds, 2, is_passed_over=True)
-    assert found.model == MODELS[1]
-    late = [ROUNDS[0], ROUNDS[1], (found.recipe, ())]
-    assert run_of(PLAN, series_of(), late).model == MODELS[1], "a release that comes later is not used any more"
+    assert found.model == trained_models()[1]
+    late = [trained_rounds()[0], trained_rounds()[1], (found.recipe, ())]
+    assert run_of(PLAN, series_of(), late).model == trained_models()[1], (
+        "a release that comes later is not used any more"
+    )
     last = (found.recipe, (released(found.recipe, 2),))
     skipped = run_of(PLAN, series_of(), [*rounds, last])
     assert run_of(PLAN, series_of(), [*late[:2], last]).model == skipped.model
@@ -183,13 +195,13 @@ def test_a_round_without_a_release_is_passed_over_and_the_run_stays_the_same_for
 
 def test_a_window_that_was_missed_is_left_out_and_after_the_last_there_is_none() -> None:
     interval = PLAN.interval(START, 1)
-    run = run_of(PLAN, series_of(), ROUNDS[:1])
+    run = run_of(PLAN, series_of(), trained_rounds()[:1])
     found = next_round(PLAN, series_of(), run, asked_until(interval))
     assert found is not None
     assert found.recipe.series is not None
     assert found.recipe.series.index == 2
-    assert found.model == MODELS[1]
-    assert run_of(PLAN, series_of(), [ROUNDS[0], (found.recipe, ())]).following is None
+    assert found.model == trained_models()[1]
+    assert run_of(PLAN, series_of(), [trained_rounds()[0], (found.recipe, ())]).following is None
     with pytest.raises(UsageError, match="begin a new series"):
         next_round(PLAN, series_of(), run, begin(PLAN, 3))
 
@@ -216,13 +228,13 @@ def test_a_window_that_was_missed_is_left_out_and_after_the_last_there_is_none()
 def test_a_release_of_another_recipe_and_one_without_its_numbers_are_refused(
     changes: dict[str, Any], said: str
 ) -> None:
-    recipe = ROUNDS[0][0]
+    recipe = trained_rounds()[0][0]
     with pytest.raises(UsageError, match=said):
         run_of(PLAN, series_of(), [(recipe, (released(recipe, 0, **changes),))])
 
 
 def test_a_release_that_comes_twice_is_refused_and_the_order_of_others_changes_nothing() -> None:
-    recipe, documents = ROUNDS[0]
+    recipe, documents = trained_rounds()[0]
     other = released(recipe, 99, reports=1_800)
     with pytest.raises(UsageError, match="a release of strokes-0 comes twice"):
         run_of(PLAN, series_of(), [(recipe, (*documents, other, *documents))])
@@ -234,7 +246,7 @@ def test_releases_that_lead_to_no_finite_model_say_what_to_do() -> None:
     server = FedAvgPlan.model_construct(kind="fedavg", learning_rate=10**60, momentum=None)
     plan = PLAN.model_copy(update={"server": server})
     with pytest.raises(UsageError, match="give the plan lower learning rates and another name"):
-        run_of(plan, series_of(), ROUNDS[:1])
+        run_of(plan, series_of(), trained_rounds()[:1])
 
 
 @pytest.mark.parametrize("proof", ["range", "norm"])
@@ -269,17 +281,17 @@ def test_a_release_is_trained_on_only_where_so_many_contributions_can_add_up_to_
 
 
 def test_a_round_that_trains_another_model_and_a_series_of_another_plan_are_refused() -> None:
-    recipe = ROUNDS[0][0]
+    recipe = trained_rounds()[0][0]
     with pytest.raises(UsageError, match="trains another model"):
-        run_of(PLAN, series_of(), [(recipe, (released(recipe, 99),)), ROUNDS[1]])
+        run_of(PLAN, series_of(), [(recipe, (released(recipe, 99),)), trained_rounds()[1]])
     with pytest.raises(UsageError, match="clips at"):
-        run_of(PLAN.model_copy(update={"clip": "0.25"}), series_of(), ROUNDS[:1])
+        run_of(PLAN.model_copy(update={"clip": "0.25"}), series_of(), trained_rounds()[:1])
     with pytest.raises(UsageError, match="not of this plan: rounds differ"):
         run_of(PLAN.model_copy(update={"rounds": 4}), series_of(), ())
     for epsilon in (3, 5):
         with pytest.raises(UsageError, match="not of this plan: epsilon differ"):
             run_of(PLAN.model_copy(update={"epsilon": Decimal(epsilon)}), series_of(), ())
     with pytest.raises(UsageError, match="is not after round 0"):
-        run_of(PLAN, series_of(), [ROUNDS[0], ROUNDS[0]])
+        run_of(PLAN, series_of(), [trained_rounds()[0], trained_rounds()[0]])
     with pytest.raises(UsageError, match="is not a round of series"):
         run_of(PLAN, series_of(), [(KIT.recipe(), ())])
