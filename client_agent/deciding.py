@@ -25,7 +25,7 @@ from client_agent.answering import Origins, Reply
 from client_agent.config import AgentConfig
 from client_agent.data import audience
 from client_agent.journal import AgentStore, Entry, SeriesDraw, State
-from client_agent.learners import Learner
+from client_agent.learning.learners import Learner
 from client_agent.series import Participation
 from client_agent.supervision import unusable
 from client_agent.wallet import HeldToken, TokenWallet

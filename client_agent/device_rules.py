@@ -43,7 +43,7 @@ def check(
 
 def pins(recipe: Recipe, config: AgentConfig, *, has_learner: bool = False) -> list[Refusal]:
     """The refusals among them that follow from the configuration alone; ``has_learner``: whether the agent runs within
-    an application that trains models of its own (``client_agent.learners``)."""
+    an application that trains models of its own (``client_agent.learning.learners``)."""
     found = _relay(recipe, config), _learning(recipe, config, has_learner=has_learner)
     return [refusal for refusal in found if refusal is not None]
 

@@ -17,7 +17,7 @@ from client_agent.config import AgentConfig
 from client_agent.data.sources import DataSource
 from client_agent.hints import hints_of
 from client_agent.journal import AgentStore, Fact
-from client_agent.learners import Learner
+from client_agent.learning.learners import Learner
 from client_agent.panprivate.listening import kept
 from client_agent.runner import Report, Watch, clock_of, keep_running, opened_agent
 from tacit.adapters.system import OsEntropy, SystemClock

@@ -22,7 +22,7 @@ from client_agent.data.sources import DataSource, open_source
 from client_agent.deciding import Deps
 from client_agent.hints import Hints, check_broker
 from client_agent.journal import AgentStore, Entry, Fact, Trouble
-from client_agent.learners import Learner
+from client_agent.learning.learners import Learner
 from client_agent.panprivate.watches import FOLDER, Watches
 from client_agent.remembered import RememberedStore
 from client_agent.store import SqlAgentStore

@@ -64,8 +64,8 @@ class TwoLayer(Part):
 
 
 class External(Part):
-    """A model that only an application knows (``client_agent.learners``): a flat row of ``entries`` parameters in
-    single precision. ``initial``: the SHA-256 of the model file with which the first round begins."""
+    """A model that only an application knows (``client_agent.learning.learners``): a flat row of ``entries`` parameters
+    in single precision. ``initial``: the SHA-256 of the model file with which the first round begins."""
 
     kind: Literal["external"]
     entries: Annotated[int, Field(ge=1, le=MAX_ENTRIES)]

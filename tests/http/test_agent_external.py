@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from client_agent.agent import Agent
 from client_agent.data.sources import CallableSource
 from client_agent.deciding import Deps as AgentDeps
-from client_agent.flower import FlowerLearner
 from client_agent.journal import Fact, MemoryAgentStore, State
+from client_agent.learning.flower import FlowerLearner
 from infra.lab.kit.learning import LEARNING, METRIC, external, model_of, training_series
 from tests.http.agent_world import ENTROPY, KIT, Device, World, leaves_of
 from tests.http.test_agent_series import hold_tokens

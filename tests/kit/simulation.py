@@ -27,7 +27,7 @@ from aiohttp import web
 from client_agent.agent import Agent
 from client_agent.data.sources import CallableSource
 from client_agent.deciding import Deps as AgentDeps
-from client_agent.learners import Learner
+from client_agent.learning.learners import Learner
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import Fault, InProcessTransport

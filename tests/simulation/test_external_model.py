@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from client_agent.flower import FlowerLearner
+from client_agent.learning.flower import FlowerLearner
 from infra.authoring.learning import Files
 from infra.stacks.layout import signing_key_of
 from tacit.errors import UsageError

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from client_agent.answering import Data, DatumReply
 from client_agent.data.sources import CallableSource, Value
-from client_agent.flower import FlowerLearner
 from client_agent.journal import Fact, MemoryAgentStore, Trouble
-from client_agent.learners import Learner
-from client_agent.model_files import ModelFiles
-from client_agent.training import Trainer
+from client_agent.learning.flower import FlowerLearner
+from client_agent.learning.learners import Learner
+from client_agent.learning.model_files import ModelFiles
+from client_agent.learning.training import Trainer
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.learning import LEARNING, METRIC, external, model_of
@@ -217,7 +217,7 @@ async def test_a_flower_client_trains_one_round_at_a_time() -> None:
 async def test_a_flower_client_that_still_trains_leaves_the_next_round_without_a_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("client_agent.flower.READ_SECONDS", 0.01)
+    monkeypatch.setattr("client_agent.learning.flower.READ_SECONDS", 0.01)
     begun, ended = threading.Event(), threading.Event()
 
     class Hanging(Client):

@@ -1,0 +1,1 @@
+"""Training on a device: model files, learners and one update for each round."""
