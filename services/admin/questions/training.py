@@ -19,6 +19,8 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.training import External
 
 EXTRA: Final = "learn"
+MOST_RUNS: Final = 64
+"""How many runs are carried at once, the oldest first."""
 
 
 def require_numbers() -> None:

@@ -1,0 +1,115 @@
+"""Training runs of the admin service where peers, clocks and configurations are not as they should be."""
+
+from __future__ import annotations
+
+import pytest
+
+from services.admin.questions.followed_log import BESIDE_SECONDS
+from services.admin.runs.carrying import FIRST_PAUSE, GIVE_UP_FAILURES, LONGEST_PAUSE, Carried
+from tacit.logview.live import LiveLog
+from tacit.recipe.series import Series
+from tests.http import test_admin_runs
+from tests.http.test_admin_runs import PLAN, World
+
+world = test_admin_runs.world
+
+
+async def by_itself(world: World) -> list[str]:
+    return [one["what"] for one in await world.acts() if one["source"] == "service"]
+
+
+async def trained(world: World, rounds: int) -> Series:
+    """A run of which so many rounds are published and over, all but the newest released."""
+    _, series = await world.published()
+    for index in range(rounds):
+        await world.look()
+        recipe = (await world.rounds(series))[-1]
+        await world.until(recipe.interval.end + 5)
+        if index < rounds - 1:
+            world.release(recipe, index)
+    return series
+
+
+async def test_a_round_is_written_to_the_audit_log_once_however_late_the_log_shows_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, series = await world.published()
+    followed = world.stage.admin.followed_log
+    before = await followed.fresh()
+
+    async def late() -> LiveLog:
+        return before
+
+    with monkeypatch.context() as lagging:
+        lagging.setattr(followed, "fresh", late)
+        for _ in range(3):
+            await world.look()
+    await world.look()
+    assert (len(await world.rounds(series)), await by_itself(world)) == (1, ["round.publish"])
+
+
+async def test_a_service_that_cannot_carry_runs_does_not_end_those_that_another_one_carries(world: World) -> None:
+    series = await trained(world, 1)
+    await world.start(collector=None)
+    for _ in range(GIVE_UP_FAILURES + 1):
+        await world.until(max(series.interval.end, world.stage.clock.now()) + LONGEST_PAUSE)
+    (job,) = await world.jobs()
+    assert (job["stuck"], "collector" in job["detail"]) == (True, True)
+    assert "run.over" not in await by_itself(world)
+
+
+async def test_a_collector_that_misses_its_releases_for_a_moment_after_the_last_round_ends_no_run(world: World) -> None:
+    series = await trained(world, PLAN["rounds"])
+    released, world.collector.released = world.collector.released, []
+    await world.start()
+    await world.until(series.interval.end + 1)
+    assert "trains another model" in (await world.jobs())[0]["detail"]
+    assert "run.over" not in await by_itself(world)
+    world.collector.released = released
+    world.release((await world.rounds(series))[-1], 2)
+    await world.until(world.stage.clock.now() + FIRST_PAUSE)
+    await world.look()
+    assert (await by_itself(world))[-1] == "run.over"
+    assert (await world.shown(series))["model"] is not None
+
+
+async def test_a_run_for_which_it_is_too_late_is_given_up(world: World) -> None:
+    _, series = await world.published()
+    await world.stage.clock.advance(series.interval.end - world.stage.clock.now())
+    for _ in range(GIVE_UP_FAILURES):
+        assert "run.over" not in await by_itself(world)
+        await world.until(world.stage.clock.now() + LONGEST_PAUSE)
+    await world.look()
+    assert (await by_itself(world), await world.jobs()) == (["run.over"], [])
+
+
+async def test_a_run_goes_on_after_a_clock_that_was_a_year_ahead_is_set_right(world: World) -> None:
+    _, series = await world.published()
+    clock = world.stage.clock
+    right = clock.now()
+    clock.jump(366 * 86400)
+    await world.runs.step()
+    assert [one["stuck"] for one in await world.jobs()] == [True]
+    clock.set_back(clock.now() - right)
+    await world.look()
+    assert len(await world.rounds(series)) == 1
+    assert [one["stuck"] for one in await world.jobs()] == [False]
+
+
+async def test_a_step_that_fails_for_one_run_ends_after_the_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, first = await world.published()
+    _, second = await world.published(name="other")
+    further = world.runs._further
+
+    async def failing(one: Carried) -> bool:
+        if one.question.recipe_hash == first.hash_text:
+            raise OSError("the store does not answer")
+        return await further(one)
+
+    monkeypatch.setattr(world.runs, "_further", failing)
+    with pytest.raises(OSError, match="store"):
+        await world.runs.step()
+    await world.stage.clock.advance(BESIDE_SECONDS)
+    assert [len(await world.rounds(one)) for one in (first, second)] == [0, 1]
