@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from services.admin.questions import training
 from services.admin.questions.followed_log import BESIDE_SECONDS
 from services.admin.runs.carrying import FIRST_PAUSE, GIVE_UP_FAILURES, LONGEST_PAUSE, Carried
 from tacit.logview.live import LiveLog
@@ -94,6 +95,22 @@ async def test_a_run_goes_on_after_a_clock_that_was_a_year_ahead_is_set_right(wo
     await world.look()
     assert len(await world.rounds(series)) == 1
     assert [one["stuck"] for one in await world.jobs()] == [False]
+
+
+async def test_runs_beyond_those_that_are_carried_are_refused_before_devices_are_charged(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(training, "MOST_RUNS", 1)
+    stage = world.stage
+    first, _ = await world.published()
+    _, draft = await stage.call("POST", "/v1/plans", {**PLAN, "name": "again"}, status=201)
+    path = f"/v1/questions/{draft['id']}"
+    await stage.call("POST", f"{path}/submit", {}, status=200)
+    await stage.call("POST", f"{path}/approve", {}, role="approver", status=200)
+    _, problem = await stage.call("POST", f"{path}/publish", {}, status=422)
+    assert "end one" in problem["detail"]
+    await stage.call("POST", f"/v1/questions/{first}/end", {}, status=200)
+    await stage.call("POST", f"{path}/publish", {}, status=200)
 
 
 async def test_a_step_that_fails_for_one_run_ends_after_the_others(
