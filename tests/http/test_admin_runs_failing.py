@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from services.admin.questions import training
@@ -130,3 +132,19 @@ async def test_a_step_that_fails_for_one_run_ends_after_the_others(
         await world.runs.step()
     await world.stage.clock.advance(BESIDE_SECONDS)
     assert [len(await world.rounds(one)) for one in (first, second)] == [0, 1]
+
+
+async def test_where_a_run_is_costs_the_collector_one_exchange_however_many_rounds_it_has(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    series = await trained(world, PLAN["rounds"])
+    releases, pages = world.stage.admin.own_releases, list[int]()
+    page = releases._page
+
+    async def counted(cursor: int, limit: int) -> tuple[list[Any], bool]:
+        pages.append(cursor)
+        return await page(cursor, limit)
+
+    monkeypatch.setattr(releases, "_page", counted)
+    assert len((await world.shown(series))["rounds"]) == PLAN["rounds"]
+    assert pages == [0]

@@ -53,8 +53,12 @@ class RunReader:
         async with self._store.read() as tx:
             question = await tx.question_of_series(series_hash)
         rounds, rows, released = published_rounds(live, series.series), list[Row](), list[tuple[Release, ...]]()
+        several: dict[str, list[Release]] = {one.recipe.hash_text: [] for one in rounds}
+        for release in () if self._releases is None else await self._releases.listed():
+            if release.recipe in several:
+                several[release.recipe].append(release)
         for one in rounds:
-            found = () if self._releases is None else tuple(await self._releases.listed(one.recipe.hash_text))
+            found = tuple(several[one.recipe.hash_text])
             count = sum(each.report_count for each in found) if found else None
             waits = count is None and one is rounds[-1]
             rows.append(Row(index_of(one.recipe), one.recipe, one.index, count, waits=waits))
