@@ -148,3 +148,10 @@ async def test_where_a_run_is_costs_the_collector_one_exchange_however_many_roun
     monkeypatch.setattr(releases, "_page", counted)
     assert len((await world.shown(series))["rounds"]) == PLAN["rounds"]
     assert pages == [0]
+
+
+async def test_a_run_that_ends_while_somebody_tries_it_again_is_no_job_any_more(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.runs, "retry", lambda _job: True)
+    assert await world.stage.refused("POST", "/v1/jobs/training.gone/retry", {}) == (404, "problem:not-found")
