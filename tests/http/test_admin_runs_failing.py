@@ -155,3 +155,26 @@ async def test_a_run_that_ends_while_somebody_tries_it_again_is_no_job_any_more(
 ) -> None:
     monkeypatch.setattr(world.runs, "retry", lambda _job: True)
     assert await world.stage.refused("POST", "/v1/jobs/training.gone/retry", {}) == (404, "problem:not-found")
+
+
+async def test_a_run_that_is_carried_reads_and_keeps_no_release_of_rounds_that_are_over(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, request = list[str](), world.stage.network.request
+
+    async def noted(method: str, url: str, **rest: Any) -> Any:
+        asked.append(url)
+        return await request(method, url, **rest)
+
+    series = await trained(world, PLAN["rounds"])
+    rounds = await world.rounds(series)
+    monkeypatch.setattr(world.stage.network, "request", noted)
+    await world.look()
+    read = [url for url in asked if "/v1/results/" in url]
+    assert read
+    assert not any(one.hash_text in url for url in read for one in rounds[:-2])
+    carried = world.runs.of(series.hash_text)
+    assert carried is not None
+    assert carried.run is not None
+    standing = await carried.run.standing()
+    assert [bool(one.model) for one in standing.run.rounds] == [False, False, True]

@@ -157,8 +157,9 @@ class Runs:
             await self._noted(one, recipe, index)
 
         return LearningRun(
-            plan, one.question.recipe_hash, at, self._key, float(plan.release_seconds), _untold, noting=noting
-        )
+            plan, one.question.recipe_hash, at, self._key, float(plan.release_seconds), _untold, noting=noting,
+            keeps_models=False,
+        )  # fmt: skip
 
     async def _noted(self, one: Carried, recipe: Recipe, index: int) -> None:
         """Write a round that the log has taken to the audit log, once: it is sent again until the log shows it."""
