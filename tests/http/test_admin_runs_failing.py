@@ -10,8 +10,10 @@ from services.admin.questions import training
 from services.admin.questions.followed_log import BESIDE_SECONDS
 from services.admin.runs.carrying import FIRST_PAUSE, GIVE_UP_FAILURES, LONGEST_PAUSE, Carried
 from tacit.logview.live import LiveLog
+from tacit.ports import HttpResponse
 from tacit.recipe.series import Series
 from tests.http import test_admin_runs
+from tests.http.admin_collector import COLLECTOR_URL
 from tests.http.test_admin_runs import PLAN, World
 
 world = test_admin_runs.world
@@ -178,3 +180,29 @@ async def test_a_run_that_is_carried_reads_and_keeps_no_release_of_rounds_that_a
     assert carried.run is not None
     standing = await carried.run.standing()
     assert [bool(one.model) for one in standing.run.rounds] == [False, False, True]
+
+
+@pytest.mark.parametrize("place", ["/v1/results/", "/v1/collections"])
+@pytest.mark.parametrize("body", [b"{}", b"[]", b'{"results": [7]}', b'{"results": [{}]}', b'{"state": 1, "id": "c"}'])
+async def test_a_collector_whose_answers_are_none_is_named_and_the_run_goes_on_after_it(
+    world: World, monkeypatch: pytest.MonkeyPatch, place: str, body: bytes
+) -> None:
+    series = await trained(world, 1)
+    request = world.stage.network.request
+
+    async def broken(method: str, url: str, **rest: Any) -> Any:
+        return (
+            HttpResponse(200, {}, body)
+            if url.startswith(f"{COLLECTOR_URL}{place}")
+            else await request(method, url, **rest)
+        )
+
+    with monkeypatch.context() as breaking:
+        breaking.setattr(world.stage.network, "request", broken)
+        await world.look()
+        carried = world.runs.of(series.hash_text)
+        assert carried is not None
+        assert carried.trouble == f"{COLLECTOR_URL}: not the answer of a collector"
+    world.release((await world.rounds(series))[0])
+    await world.until(world.stage.clock.now() + FIRST_PAUSE)
+    assert len(await world.rounds(series)) == 2
