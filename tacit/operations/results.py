@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from tacit.errors import REFUSAL_PREFIX, Abort, Refusal
+from tacit.errors import REFUSAL_PREFIX, Abort, DecodeError, Refusal
 from tacit.operations.calls import call
 from tacit.ports import Clock, Transport
 
+M = TypeVar("M")
 POLL_SECONDS = 0.5
 WAITING_RULES = frozenset({"opt-in-missing", "slot-key-missing"})
 """Rules whose refusal may end with leaves that are still missing from the log."""
@@ -50,10 +51,10 @@ async def collected(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Request a recipe's batch and wait at most ``wait`` seconds. Returns the collection, and its results (empty if it
     is not released yet). ``asked``: how many devices were asked, if that is known better than the recipe states it.
-    Raises ``Refusal`` if the collection was refused, and as ``tacit.operations.calls.call``."""
+    Raises ``Refusal`` if the collection was refused, and as ``released``."""
     until = clock.now() + wait
     collection = await _asked(transport, at, recipe_hash, clock, until)
-    while collection["state"] not in {RELEASED, REFUSED} and clock.now() < until:
+    while _member(at, collection, "state", str) not in {RELEASED, REFUSED} and clock.now() < until:
         await clock.sleep(POLL_SECONDS)
         collection = await call(transport, "GET", f"{at.url}/v1/collections/{collection['id']}", bearer=at.bearer)
     if collection["state"] == REFUSED:
@@ -78,7 +79,20 @@ async def _asked(
                 raise
             await clock.sleep(POLL_SECONDS)
         else:
+            _member(at, found, "id", str)
             return dict(found)
+
+
+def _member(at: CollectorAccess, document: Any, name: str, kind: type[M]) -> M:
+    """A member of what the collector answered. Raises ``DecodeError``."""
+    found = document.get(name) if isinstance(document, dict) else None
+    if not isinstance(found, kind):
+        raise _unreadable(at)
+    return found
+
+
+def _unreadable(at: CollectorAccess) -> DecodeError:
+    return DecodeError(f"{at.url}: not the answer of a collector")
 
 
 async def _results(transport: Transport, at: CollectorAccess, place: str) -> list[dict[str, Any]]:
@@ -88,15 +102,19 @@ async def _results(transport: Transport, at: CollectorAccess, place: str) -> lis
         if place and problem.status == 404:
             return []  # this recipe has no release yet
         raise
-    return list(document["results"])
+    return list(_member(at, document, "results", list))
 
 
 async def released(
     transport: Transport, at: CollectorAccess, recipe_hash: str | None = None, asked: int | None = None
 ) -> list[dict[str, Any]]:
     """The results of one recipe or of all, in the order of their release. ``asked``: how many devices were asked, if
-    that is known. Raises as ``tacit.operations.calls.call``."""
-    found = in_order(await _results(transport, at, "" if recipe_hash is None else f"/{recipe_hash}"))
+    that is known. Raises ``DecodeError`` for an answer that cannot be read, and as ``tacit.operations.calls.call``."""
+    documents = await _results(transport, at, "" if recipe_hash is None else f"/{recipe_hash}")
+    try:
+        found = in_order(documents)
+    except (LookupError, TypeError, ValueError) as error:
+        raise _unreadable(at) from error
     if asked is None or recipe_hash is None:
         return found
     from tacit.operations.services import logged_recipe

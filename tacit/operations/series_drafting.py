@@ -3,6 +3,9 @@ Nothing is written or sent."""
 
 from __future__ import annotations
 
+from itertools import chain
+from typing import NamedTuple
+
 from tacit.errors import UsageError
 from tacit.logview.live import LiveLog
 from tacit.models.parties import Parties
@@ -98,12 +101,37 @@ def free_token(token: TokenSlot, per_epoch: int, rounds: int, live: LiveLog, slo
 def _are_free(first: TokenSlot, per_epoch: int, rounds: int, live: LiveLog) -> bool:
     """Whether no recipe of the log, and no series there, has a slot of one of ``rounds``, of which the first has
     ``first``."""
-    held = [item.recipe.token for item in live.recipes]
-    places = (divmod(index, per_epoch) for index in range(rounds))
-    tokens = (
-        first.model_copy(update={"epoch": first.epoch + epoch, "slot": first.slot + slot}) for epoch, slot in places
+    wanted = _Span(first.issuer, first.epoch, first.slot, per_epoch, rounds)
+    tokens = (item.recipe.token for item in live.recipes)
+    series = ((item.series.slots, item.series.rounds) for item in live.series)
+    return not any(
+        wanted.meets(_Span(issuer, epoch, slot, several, count))
+        for issuer, epoch, slot, several, count in chain(
+            ((one.issuer, one.epoch, one.slot, 1, 1) for one in tokens),
+            ((one.issuer, one.epoch, one.slot, one.per_epoch, count) for one, count in series),
+        )
     )
-    return not any(one in held or any(item.series.assigns(one) for item in live.series) for one in tokens)
+
+
+class _Span(NamedTuple):
+    """The slots of so many ``rounds``: from the first one on, ``per_epoch`` of every epoch, in the last those left."""
+
+    issuer: str
+    epoch: int
+    slot: int
+    per_epoch: int
+    rounds: int
+
+    def meets(self, other: _Span) -> bool:
+        """Whether they share a slot; if so, they do in the first epoch of both, where each has the most."""
+        if self.issuer != other.issuer:
+            return False
+        epoch = max(self.epoch, other.epoch)
+        return max(self.slot, other.slot) < min(self._end(epoch), other._end(epoch))
+
+    def _end(self, epoch: int) -> int:
+        """The slot after its last one in an epoch that is not before its first."""
+        return self.slot + min(self.per_epoch, self.rounds - (epoch - self.epoch) * self.per_epoch)
 
 
 def require_inside(shape: Shape, epoch: int, epoch_seconds: int) -> None:

@@ -13,7 +13,7 @@ import pytest
 from infra.lab.kit.recipes import NOW, RecipeKit
 from tacit.errors import UsageError
 from tacit.learning import model_file
-from tacit.learning.plan import FedAvgPlan, Plan
+from tacit.learning.plan import FedAdamPlan, FedAvgPlan, Plan, ServerOptimiser
 from tacit.methods.flips import Flips
 from tacit.operations.learning.plans import planned_series
 from tacit.operations.learning.rounds import NextRound, next_round, run_of
@@ -191,6 +191,28 @@ def test_a_round_without_a_release_is_passed_over_and_the_run_stays_the_same_for
     last = (found.recipe, (released(found.recipe, 2),))
     skipped = run_of(PLAN, series_of(), [*rounds, last])
     assert run_of(PLAN, series_of(), [*late[:2], last]).model == skipped.model
+
+
+@pytest.mark.parametrize("server", [PLAN.server, FedAdamPlan(kind="fedadam", learning_rate="0.1")])
+def test_a_run_goes_on_from_what_rounds_led_to_without_their_releases_as_with_all_of_them(
+    server: ServerOptimiser,
+) -> None:
+    plan = PLAN.model_copy(update={"server": server})
+    rounds = followed(plan)[0]
+    over = following(plan, [rounds[0], (rounds[1][0], ())], 2, is_passed_over=True).recipe
+    for all_of_them in (rounds, [*rounds[:2], (over, (released(over, 2),))]):
+        recipes, before = [recipe for recipe, _ in all_of_them], None
+        for count in range(1, len(recipes) + 1):
+            whole = run_of(plan, series_of(plan), all_of_them[:count])
+            newest = [(recipe, ()) for recipe in recipes[: max(0, count - 2)]] + all_of_them[max(0, count - 2) : count]
+            found = run_of(plan, series_of(plan), newest, None, before)
+            assert (found.model, found.following, found.waits_for) == (whole.model, whole.following, whole.waits_for)
+            assert (found.rounds[-1], found.clip) == (whole.rounds[-1], whole.clip)
+            before = found.before
+            assert (before.leads_to(recipes[:count]), before.leads_to(recipes[: count - 1])) == (True, False)
+            assert before.hashes == tuple(one.hash_text for one in recipes[: count - 1])
+            assert not before.leads_to([*reversed(recipes[:count])]) or count == 1
+            assert {one.model for one in before.trained} <= {b""}
 
 
 def test_a_window_that_was_missed_is_left_out_and_after_the_last_there_is_none() -> None:

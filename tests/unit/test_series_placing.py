@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from itertools import product
 
 import pytest
 
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, NOW, RecipeKit
 from tacit.errors import UsageError
 from tacit.logview.live import LiveLog
-from tacit.operations.series_drafting import drafted_series, on_free_slots
+from tacit.operations.series_drafting import _Span, drafted_series, on_free_slots
 from tacit.recipe.model import Recipe
 from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.recipe.writing.survey import Survey
@@ -58,6 +59,23 @@ def test_a_series_keeps_off_the_slots_that_another_one_assigns() -> None:
     log = LiveLog.from_leaves(enumerate(leaves))
     first = placed_from(log, 2, 2)
     assert set(range(first, first + 2)).isdisjoint(range(RECIPE.token.slot, RECIPE.token.slot + 3))
+
+
+def slots_of(span: _Span) -> set[tuple[str, int, int]]:
+    """The slots of a span, counted one by one."""
+    places = (divmod(index, span.per_epoch) for index in range(span.rounds))
+    return {(span.issuer, span.epoch + epochs, span.slot + place) for epochs, place in places}
+
+
+def test_two_series_share_a_slot_exactly_if_one_of_their_rounds_has_one_of_the_other() -> None:
+    spans = [
+        _Span(issuer, epoch, slot, per_epoch, rounds)
+        for issuer, epoch, slot, per_epoch, rounds in product("ab", range(3), range(3), (1, 2, 3), range(1, 8))
+    ]
+    for one in (span for span in spans if span.issuer == "a"):
+        own = slots_of(one)
+        for other in spans:
+            assert one.meets(other) == (not own.isdisjoint(slots_of(other))), (one, other)
 
 
 def drafted(start: int, duration: int) -> list[int]:

@@ -35,7 +35,9 @@ async def retry(call: Call) -> Reply:
         if wanted not in known:
             raise not_found("job")
         await at_collector(call.admin, "POST", f"/v1/collections/{wanted}/retry")
-    found = next(one for one in await jobs_of(call.admin, steps) if one.id == wanted)
+    found = next((one for one in await jobs_of(call.admin, steps) if one.id == wanted), None)
+    if found is None:  # it is over meanwhile
+        raise not_found("job")
     return Reply(found, 202, target=wanted)
 
 

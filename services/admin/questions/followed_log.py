@@ -175,8 +175,9 @@ class FollowedLog:
 
     @property
     def _age(self) -> float:
-        """How many seconds ago the last reading was."""
-        return self._deps.clock.now() - self._read_at
+        """How many seconds ago the last reading was; infinite if the clock was set back since."""
+        age = self._deps.clock.now() - self._read_at
+        return age if age >= 0 else math.inf
 
     def _followed(self, task: asyncio.Task[None]) -> None:
         self._following = None

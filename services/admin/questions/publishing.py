@@ -26,7 +26,7 @@ from services.admin.questions.events import Event, question_event
 from services.admin.questions.log import Log, blaming
 from services.admin.questions.questions import Asked, Questions, asked_of
 from services.admin.questions.rounds import Rounds
-from services.admin.questions.training import drafted_run, require_numbers, require_own_model
+from services.admin.questions.training import drafted_run, require_numbers, require_own_model, require_room
 from services.admin.storage import audit
 from services.admin.storage.records import Act, Question, QuestionState
 from services.admin.storage.store import AdminStore
@@ -234,6 +234,9 @@ class Publishing:
         asked = asked_of(question)
         if isinstance(asked, Recipe):
             await self._rounds.require(question, asked)
+        if isinstance(asked, Plan):
+            async with self._store.read() as tx:
+                await require_room(tx)
         found = await self.drafted(asked)
         if found.refusals:
             raise _refused(found.refusals)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from services.admin.base.problems import Problem, refuse
+from services.admin.storage.question_store import QuestionsTx
 from tacit.errors import FieldError, UsageError
 from tacit.extras import require_extra
 from tacit.learning.plan import Plan
@@ -19,6 +20,8 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.training import External
 
 EXTRA: Final = "learn"
+MOST_RUNS: Final = 64
+"""How many runs are carried at once, the oldest first."""
 
 
 def require_numbers() -> None:
@@ -27,6 +30,12 @@ def require_numbers() -> None:
         require_extra("a training run", EXTRA, "numpy")
     except UsageError as error:
         raise refuse(Problem.EXTRA_MISSING, str(error), extra=EXTRA) from error
+
+
+async def require_room(tx: QuestionsTx) -> None:
+    """Raise ``UsageError`` where so many runs go on that no further one would be carried."""
+    if len(await tx.running(MOST_RUNS)) >= MOST_RUNS:
+        raise UsageError(f"{MOST_RUNS} training runs go on; publish it when one of them is over, or end one")
 
 
 def drafted_run(

@@ -17,7 +17,7 @@ from services.admin.questions.events import Event, question_event
 from services.admin.questions.followed_log import FollowedLog
 from services.admin.questions.publishing import fixed_of
 from services.admin.questions.questions import plan_of
-from services.admin.questions.training import require_numbers
+from services.admin.questions.training import MOST_RUNS, require_numbers
 from services.admin.storage import audit
 from services.admin.storage.records import Act, Question
 from services.admin.storage.store import AdminStore
@@ -33,26 +33,31 @@ from tacit.signing import Signer
 if TYPE_CHECKING:
     from tacit.operations.learning.run import LearningRun
 
-MOST_RUNS: Final = 64
-"""How many runs are carried at once, the oldest first."""
 JOB: Final = "training"
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0
 """Seconds before a run that failed is tried again; the pause doubles with each further failure."""
 GIVE_UP_SECONDS: Final = 7 * 86400
-"""How long after its last round a run that still fails is given up."""
+"""How long after its last round a run that still fails is given up; one that its plan, the log and the releases do not
+let go on, at once."""
+GIVE_UP_FAILURES: Final = 10
+"""It is given up after so many failures in a row at least: a wrong clock, or a collector that is being restored, does
+not last as long."""
 
 
 @dataclass
 class Carried:
     """A run that is carried. ``words``: what it waits for; ``trouble``: why the last attempt failed; ``next_look``:
-    when it is taken further (POSIX seconds)."""
+    when it is taken further (POSIX seconds), or at once where the clock was set back before ``looked``; ``noted``: the
+    hash of the round that was written to the audit log last."""
 
     question: Question
     run: LearningRun | None = None
     words: str = ""
     trouble: str = ""
     failures: int = 0
+    looked: float = 0.0
     next_look: float = 0.0
+    noted: str = ""
 
 
 class Runs:
@@ -114,13 +119,17 @@ class Runs:
         async with self._store.read() as tx:
             going = {f"{JOB}.{one.id}": one for one in await tx.running(MOST_RUNS)}
         self._carried = {name: self._carried.get(name) or Carried(one) for name, one in going.items()}
-        return sum(await asyncio.gather(*(self._further(one) for one in self._carried.values())))
+        went = await asyncio.gather(*map(self._further, self._carried.values()), return_exceptions=True)
+        for error in went:
+            if isinstance(error, BaseException):
+                raise error
+        return sum(one is True for one in went)
 
     async def _further(self, one: Carried) -> bool:
         """Take a run as far as it goes now. Returns whether it went on."""
-        if self._clock.now() < one.next_look:
+        if one.looked <= (now := self._clock.now()) < one.next_look:
             return False
-        before = one.words, one.trouble
+        one.looked, before = now, (one.words, one.trouble)
         try:
             one.run = one.run or self._run_of(one)
             waits = await one.run.advanced()
@@ -148,14 +157,18 @@ class Runs:
             await self._noted(one, recipe, index)
 
         return LearningRun(
-            plan, one.question.recipe_hash, at, self._key, float(plan.release_seconds), _untold, noting=noting
-        )
+            plan, one.question.recipe_hash, at, self._key, float(plan.release_seconds), _untold, noting=noting,
+            keeps_models=False,
+        )  # fmt: skip
 
     async def _noted(self, one: Carried, recipe: Recipe, index: int) -> None:
-        """Write a round that the log has taken to the audit log."""
+        """Write a round that the log has taken to the audit log, once: it is sent again until the log shows it."""
         self._log.grew(index + 1)
+        if one.noted == recipe.hash_text:
+            return
         words = f"round {index_of(recipe) + 1} of series {one.question.recipe_hash}, recipe {recipe.hash_text}"
         await self._record(one, "round.publish", words)
+        one.noted = recipe.hash_text
         self._tell_of(one)
 
     async def _failed(self, one: Carried, error: Exception) -> None:
@@ -163,7 +176,8 @@ class Runs:
         one.trouble, one.failures = _words_of(error), one.failures + 1
         one.next_look = now + min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(one.failures - 1, 10))
         get_logger("admin").warning("run_failed", series=one.question.recipe_hash, error=type(error).__name__)
-        if now >= ends + (0 if isinstance(error, UsageError) else GIVE_UP_SECONDS):
+        is_certain = isinstance(error, UsageError) and one.run is not None
+        if one.failures >= GIVE_UP_FAILURES and now >= ends + (0 if is_certain else GIVE_UP_SECONDS):
             await self._over(one, one.trouble)
 
     async def _over(self, one: Carried, why: str) -> None:

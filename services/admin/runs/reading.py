@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from services.admin.base.fair_threads import FairThreads
 from services.admin.base.problems import not_found
@@ -14,9 +15,10 @@ from services.admin.questions.releases import Release, Releases
 from services.admin.questions.training import require_numbers
 from services.admin.storage.records import Question
 from services.admin.storage.store import AdminStore
+from tacit.learning.plan import Plan
 from tacit.logview.live import LiveLog, LiveSeries
 from tacit.operations.learning.documents import Row
-from tacit.operations.series_rounds import Asked, index_of, published_rounds
+from tacit.operations.series_rounds import index_of, published_rounds
 from tacit.recipe.encoder_specs import Update
 
 KEPT: Final = 8
@@ -53,8 +55,12 @@ class RunReader:
         async with self._store.read() as tx:
             question = await tx.question_of_series(series_hash)
         rounds, rows, released = published_rounds(live, series.series), list[Row](), list[tuple[Release, ...]]()
+        several: dict[str, list[Release]] = {one.recipe.hash_text: [] for one in rounds}
+        for release in () if self._releases is None else await self._releases.listed():
+            if release.recipe in several:
+                several[release.recipe].append(release)
         for one in rounds:
-            found = () if self._releases is None else tuple(await self._releases.listed(one.recipe.hash_text))
+            found = tuple(several[one.recipe.hash_text])
             count = sum(each.report_count for each in found) if found else None
             waits = count is None and one is rounds[-1]
             rows.append(Row(index_of(one.recipe), one.recipe, one.index, count, waits=waits))
@@ -67,24 +73,29 @@ class RunReader:
         if shown.question is None:
             return None
         require_numbers()
-        from tacit.operations.learning.rounds import run_of
-
-        plan, series = plan_of(shown.question), shown.series.series
+        plan = plan_of(shown.question)
         known = (shown.question.text, *(row.recipe.hash for row in shown.rows), *_digests(shown.released))
         if (found := self._models.pop(known, None)) is None:
-            asked = await self._asked(shown)
-            found = (await self._turns.do(who, lambda: run_of(plan, series, asked))).model
+            found = await self._newest(who, plan, shown)
         self._models[known] = found
         while len(self._models) > KEPT:
             self._models.popitem(last=False)
         return found
 
-    async def _asked(self, shown: RunShown) -> list[Asked]:
-        asked = list[Asked]()
-        for row, released in zip(shown.rows, shown.released, strict=True):
-            documents = await self._releases.documents(released) if self._releases is not None and released else []
-            asked.append((row.recipe, documents))
-        return asked
+    async def _newest(self, who: str, plan: Plan, shown: RunShown) -> bytes:
+        """The newest model, found round by round: other people's work has its turn in between, and never more than two
+        releases are in memory."""
+        from tacit.operations.learning.rounds import run_of
+
+        series, asked = shown.series.series, [(row.recipe, list[dict[str, Any]]()) for row in shown.rows]
+        run = await self._turns.do(who, partial(run_of, plan, series, ()))
+        for at, released in enumerate(shown.released):
+            if self._releases is not None and released:
+                asked[at] = asked[at][0], await self._releases.documents(released)
+            run = await self._turns.do(who, partial(run_of, plan, series, asked[: at + 1], None, run.before))
+            if at:
+                asked[at - 1] = asked[at - 1][0], []
+        return run.model
 
 
 def _digests(released: Sequence[Sequence[Release]]) -> tuple[bytes, ...]:

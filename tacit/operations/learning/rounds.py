@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from functools import lru_cache
 from typing import Final
@@ -57,13 +57,14 @@ class Run:
     """Where a run is. ``rounds``: the published ones in their order; ``model``: the file of the model that follows from
     all releases, the next round's, or the result after the last; ``clip``: that of the next round; ``following``: the
     index of the next round, None after the last; ``waits_for``: the published round whose release is missing, or
-    None."""
+    None. ``before``: what the rounds before the newest led to."""
 
     rounds: tuple[Trained, ...]
     model: bytes
     clip: Clip
     following: int | None
     waits_for: int | None
+    before: Before = field(repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,24 +94,54 @@ class _State:
         return _State(parameters, optimiser, clip)
 
 
-def run_of(plan: Plan, series: Series, rounds: Sequence[Asked], initial: bytes | None = None) -> Run:
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What the first rounds of a run led to, which need not be found again: their ``hashes``, the rounds without their
+    models, and the two states of which the next round trains one."""
+
+    hashes: tuple[str, ...]
+    trained: tuple[Trained, ...]
+    states: tuple[_State, _State]
+
+    def leads_to(self, recipes: Sequence[Recipe]) -> bool:
+        """Whether ``recipes`` are its rounds and at least one more."""
+        known = len(self.hashes)
+        return len(recipes) > known and tuple(one.hash_text for one in recipes[:known]) == self.hashes
+
+
+def run_of(
+    plan: Plan, series: Series, rounds: Sequence[Asked], initial: bytes | None = None, before: Before | None = None
+) -> Run:
     """Where the run of ``plan`` is in ``series`` after its published ``rounds``, in the order of their indices; a round
-    may be missing. ``initial``: the first model's file, where only the application knows the model. Raises
+    may be missing. ``initial``: the first model's file, where only the application knows the model. ``before``: of the
+    same plan, where it leads to ``rounds``: the releases of its own are not needed, and their models left empty. Raises
     ``UsageError`` for a series of another plan, for a round that trains another model than follows from the releases
     before it, where releases lead to no finite model, and as ``released_mean`` and ``first_model``."""
     _require_of_plan(plan, series)
-    state = _State(first_model(plan.training.architecture, plan.seed, initial), optimiser_of(plan), plan.clip)
-    found, stepped, last = list[Trained](), state, -1
-    for recipe, documents in rounds:
+    before = before or _nothing(plan, initial)
+    found, states = list(before.trained), before.states
+    stepped, state = states
+    last = found[-1].index if found else -1
+    for recipe, documents in rounds[len(found) :]:
+        states = stepped, state
         index = _index_of(series, recipe, last)
-        state, model = _begun(plan, recipe, (stepped, state))
+        state, model = _begun(plan, recipe, states)
         mean, contributions = released_mean(recipe, documents)
         stepped = state if mean is None else state.after(plan, mean, model)
         found.append(Trained(index, model_file.encode(state.parameters), state.clip, contributions))
         last = index
     waits = last if found and found[-1].contributions is None else None
     following = last + 1 if last + 1 < series.rounds else None
-    return Run(tuple(found), model_file.encode(stepped.parameters), stepped.clip, following, waits)
+    known = len(before.hashes)
+    hashes = (*before.hashes, *(recipe.hash_text for recipe, _ in rounds[known:-1]))
+    before = Before(hashes, (*before.trained, *(replace(one, model=b"") for one in found[known:-1])), states)
+    return Run(tuple(found), model_file.encode(stepped.parameters), stepped.clip, following, waits, before)
+
+
+def _nothing(plan: Plan, initial: bytes | None) -> Before:
+    """What no round led to: the first model."""
+    state = _State(first_model(plan.training.architecture, plan.seed, initial), optimiser_of(plan), plan.clip)
+    return Before((), (), (state, state))
 
 
 def next_round(plan: Plan, series: Series, run: Run, now: float, *, is_passed_over: bool = False) -> NextRound | None:

@@ -17,10 +17,10 @@ from tacit.errors import Abort, Refusal, UsageError
 from tacit.learning.plan import Plan
 from tacit.logview.live import LiveLog, LiveRecipe, LiveSeries
 from tacit.moments import when
-from tacit.operations.learning.rounds import NextRound, Run, Trained, next_round, run_of
+from tacit.operations.learning.rounds import Before, NextRound, Run, Trained, next_round, run_of
 from tacit.operations.publishing import send_leaf, send_model, signed_leaf
 from tacit.operations.results import PASSING, CollectorAccess, released
-from tacit.operations.series_rounds import awaited, publish_round, published_rounds, series_called
+from tacit.operations.series_rounds import Asked, awaited, publish_round, published_rounds, series_called
 from tacit.ports import Clock, Transport, TransportError
 from tacit.recipe.asking import asked_until
 from tacit.recipe.model import Recipe
@@ -115,7 +115,8 @@ class LearningRun:
     after the end of its reports, a round is passed over; ``telling``: shows what is waited for, while it is;
     ``initial``: the first model's file, where only the application knows the model; ``noting``: is called with each
     round that the log has taken, and its index there; ``tries``: how often a step is taken while a service does not
-    answer."""
+    answer; ``keeps_models``: whether standings have the models of rounds before the newest, too, which are found anew
+    from all releases every time."""
 
     plan: Plan
     name: str
@@ -126,6 +127,8 @@ class LearningRun:
     initial: bytes | None = None
     noting: Callable[[Recipe, int], Awaitable[None]] | None = None
     tries: int = TRIES
+    keeps_models: bool = True
+    _before: list[Before] = field(default_factory=list, repr=False)
     _released: dict[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict, repr=False)
     _handed: set[str] = field(default_factory=set, repr=False)
     _awaited_from: dict[str, float] = field(default_factory=dict, repr=False)
@@ -163,7 +166,8 @@ class LearningRun:
 
     async def standing(self) -> Standing:
         """Where the run is, read from the log and the releases. Raises as ``standings``."""
-        return await read_standing(self.plan, self.name, self.at, self._released, self.initial)
+        before = None if self.keeps_models else self._before
+        return await read_standing(self.plan, self.name, self.at, self._released, self.initial, before)
 
     async def _patiently(self, step: Callable[[Standing], Awaitable[Standing]], found: Standing) -> Standing:
         """Take a step, again where a service does not answer: every step may be taken again. Raises
@@ -263,15 +267,20 @@ async def read_standing(
     at: Place,
     known: dict[str, Sequence[Mapping[str, Any]]] | None = None,
     initial: bytes | None = None,
+    before: list[Before] | None = None,
 ) -> Standing:
     """Where the run of ``plan`` in the series of this ``name`` or hash is. ``known``: releases of rounds before the
-    newest, by recipe hash, which are asked for once; ``initial`` as for ``run_of``. Raises as
-    ``LearningRun.standings``."""
+    newest, by recipe hash, which are asked for once; ``initial`` as for ``run_of``; ``before``: what an earlier reading
+    found of the rounds before the newest, which are not read again then, if anything; it is brought up to date. Raises
+    as ``LearningRun.standings``."""
     known, log = {} if known is None else known, await at.log()
     series = series_called(log, name)
     if series is None:
         raise UsageError(f"the log shows no series called {name}; begin the run with: tacit learn run PLAN")
     rounds, asked = published_rounds(log, series.series), []
+    if before is not None:
+        run = await _followed(plan, series.series, [one.recipe for one in rounds], at, initial, before)
+        return Standing(series, tuple(rounds), run)
     for live in rounds:
         own = live.recipe.hash_text
         found = known.get(own) or await released(at.transport, at.collector, own)
@@ -280,6 +289,27 @@ async def read_standing(
         asked.append((live.recipe, found))
     run = await asyncio.to_thread(run_of, plan, series.series, asked, initial)
     return Standing(series, tuple(rounds), run)
+
+
+async def _followed(
+    plan: Plan, series: Series, recipes: Sequence[Recipe], at: Place, initial: bytes | None, before: list[Before]
+) -> Run:
+    """Where the run is after ``recipes``, taken round by round from what ``before`` holds, so that never more than two
+    releases and models are in memory."""
+    if before and not before[0].leads_to(recipes):
+        before.clear()
+    asked: list[Asked] = [(one, ()) for one in recipes]
+    run = None
+    for newest in range(len(before[0].hashes) if before else 0, len(asked)):
+        recipe, _ = asked[newest]
+        asked[newest] = recipe, await released(at.transport, at.collector, recipe.hash_text)
+        run = await asyncio.to_thread(run_of, plan, series, asked[: newest + 1], initial, *before)
+        before[:] = [run.before]
+        if newest:
+            asked[newest - 1] = recipes[newest - 1], ()
+    if run is None:
+        run = await asyncio.to_thread(run_of, plan, series, asked, initial)
+    return run
 
 
 class _SleepsError(Exception):
