@@ -448,6 +448,20 @@ async def test_a_refused_body_is_freed_though_its_connection_lasts() -> None:
         assert connection._reader.body == b""
 
 
+async def test_a_body_that_is_being_answered_is_held_once() -> None:
+    async with served("lean") as one:
+        one.open.clear()
+        reader, writer = await one.connect()
+        writer.write(request(bytes(LIMIT)))
+        await until(lambda: bool(one.bodies))
+        (connection,) = one.server.connections
+        assert isinstance(connection, Connection)
+        assert connection._reader is not None
+        assert connection._reader.body == b""
+        one.open.set()
+        assert (await read_answer(reader))[2] == bytes(LIMIT)
+
+
 async def test_who_goes_on_sending_fast_after_a_refusal_is_cut_before_the_time_is_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
