@@ -448,6 +448,21 @@ async def test_a_refused_body_is_freed_though_its_connection_lasts() -> None:
         assert connection._reader.body == b""
 
 
+async def test_what_has_arrived_of_a_body_is_freed_when_its_connection_ends() -> None:
+    async with served("lean") as one:
+        _, writer = await one.connect()
+        writer.write(request(bytes(LIMIT))[:-1])
+        await until(lambda: one.server.admission.receiving == 1)
+        (connection,) = one.server.connections
+        assert isinstance(connection, Connection)
+        reading = connection._reader
+        assert reading is not None
+        await until(lambda: bool(reading.body))
+        writer.transport.abort()
+        await until(lambda: not len(one.server.admission))
+        assert reading.body == b""
+
+
 async def test_a_body_that_is_being_answered_is_held_once() -> None:
     async with served("lean") as one:
         one.open.clear()
