@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from unittest import mock
 
 import h11
 import pytest
-from aiohttp import web
+from aiohttp import StreamReader, web
 
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.adapters.system import SystemClock
 from tacit.errors import Abort, DecodeError, Refusal
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.app import COUNT, Deps, make_app
+from tacit.service.app import COUNT, Deps, make_app, read_body
 from tacit.service.base.config import Limits
 from tacit.service.hot import HOT, add_hot_route
 from tacit.service.http import admission
@@ -461,6 +463,20 @@ async def test_what_has_arrived_of_a_body_is_freed_when_its_connection_ends() ->
         writer.transport.abort()
         await until(lambda: not len(one.server.admission))
         assert reading.body == b""
+
+
+async def test_the_error_of_a_body_that_broke_off_keeps_nothing_of_it() -> None:
+    stream = StreamReader(mock.Mock(_reading_paused=False), LIMIT, loop=asyncio.get_running_loop())
+    stream.feed_data(bytes(1000))
+    asyncio.get_running_loop().call_soon(stream.set_exception, ConnectionResetError())
+    with pytest.raises(Abort, match="incomplete") as caught:
+        await read_body(mock.Mock(content=stream, content_length=2000, spec=web.Request), LIMIT)
+    kept = [
+        frame.f_locals["parts"]
+        for frame, _ in traceback.walk_tb(caught.value.__traceback__)
+        if "parts" in frame.f_locals
+    ]
+    assert kept == [[]]
 
 
 async def test_a_body_that_is_being_answered_is_held_once() -> None:
