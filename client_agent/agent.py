@@ -63,7 +63,8 @@ class Agent:
         )
         self._deps = deps
         self._store = store
-        self._client = ObliviousClient(deps.transport, config.relay_url, (), deps.clock, deps.entropy)
+        largest = policy.max_upload
+        self._client = ObliviousClient(deps.transport, config.relay_url, (), deps.clock, deps.entropy, largest=largest)
         self._uploader = Uploader(store, self._client, deps.clock, deps.entropy, config.timing)
         self._wallet = TokenWallet(
             store, deps.transport, config.attester_url, device, deps.clock, deps.entropy, config.timing

@@ -18,6 +18,8 @@ from tacit.adapters.network.tls import ClientTls
 from tacit.errors import UsageError
 from tacit.recipe.policy import Policy, parse_policy
 
+UPLOAD_RATE = 16 << 10
+"""Bytes a second of the slowest connection over which a large report is sent; relays cut slower ones."""
 MOST_POLICIES = 16
 """Number of policies that are cached; hosts have one or two."""
 
@@ -41,7 +43,8 @@ class Common:
         """A transport that all agents with the same trusted authorities share. Raises ``UsageError``."""
         key = config.tls_ca, config.insecure_http
         if key not in self._transports:
-            made = HttpTransport(tls=ClientTls(config.tls_ca), insecure_http=config.insecure_http)
+            tls = ClientTls(config.tls_ca)
+            made = HttpTransport(tls=tls, insecure_http=config.insecure_http, upload_rate=UPLOAD_RATE)
             self._transports[key] = await self._stack.enter_async_context(made)
         return self._transports[key]
 

@@ -47,14 +47,17 @@ class ObliviousClient:
         clock: Clock,
         entropy: Entropy,
         senders: Senders | None = None,
+        largest: int = ohttp.SIZE_CLASSES[-1],
     ) -> None:
-        """``senders`` sets up HPKE contexts ahead of time, for simulations; by default each is made when it is used."""
+        """``senders`` sets up HPKE contexts ahead of time, for simulations; by default each is made when it is used.
+        ``largest``: the largest size class of a request."""
         self._transport = transport
         self._relay_url = relay_url
         self._configs = tuple(configs)
         self._clock = clock
         self._entropy = entropy
         self._senders = senders
+        self._largest = largest
         self._behind = 0.0
         """Seconds by which this clock was behind the relay's when the relay last answered."""
         self._follows_relay = True
@@ -82,7 +85,7 @@ class ObliviousClient:
         outer = HttpResponse(0, {}, b"")
         for config in self._configs:
             sender = None if self._senders is None else self._senders(config)
-            message, context = ohttp.padded_request(config, inner, self._entropy, sender)
+            message, context = ohttp.padded_request(config, inner, self._entropy, sender, largest=self._largest)
             outer = await self._transport.request(
                 "POST", self._relay_url, headers={"content-type": OHTTP_REQ}, body=message
             )

@@ -32,7 +32,7 @@ def add_routes(app: web.Application, relay: Relay, key_sets: LoggedKeySets | Non
     async def post_message(client: str, message: bytes) -> Answer:
         """Forward one encapsulated request, and return the gateway's answer with this relay's time, by which devices
         date their requests."""
-        with relay.budget.admit(len(message), relay.config.max_response):
+        with relay.budget.admit(len(message)):
             answer = await relay.forward(message, client)
         headers = {"Content-Type": answer.content_type, "Date": _date(int(clock.now()))}
         if answer.retry_after is not None:

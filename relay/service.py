@@ -41,7 +41,9 @@ class Relay:
         self.config = config
         self.counters = TrafficCounters("relay", deps.clock, config.bucket_seconds)
         retry_after = (config.retry_after_least, config.retry_after_most)
-        self.budget = UploadBudget(config.max_in_flight, deps.entropy, retry_after)
+        self.budget = UploadBudget(
+            config.max_in_flight, deps.entropy, retry_after, largest=config.max_request, answer=config.max_response
+        )
         self._deps = deps
         self._retry_after = retry_after
         self._url = f"{config.gateway_url}/gateway"

@@ -231,11 +231,18 @@ def size_class(size: int, classes: Sequence[int] = SIZE_CLASSES) -> int:
 
 
 def padded_request(
-    config: KeyConfig, request: bhttp.Request, entropy: Entropy, sender: hpke.SenderContext | None = None
+    config: KeyConfig,
+    request: bhttp.Request,
+    entropy: Entropy,
+    sender: hpke.SenderContext | None = None,
+    *,
+    largest: int = REQUEST_CLASSES[-1],
 ) -> tuple[bytes, ClientContext]:
-    """``request``, encapsulated and padded to a size class. Raises ``Refusal`` when too large."""
+    """``request``, encapsulated and padded to a size class of at most ``largest`` bytes. Raises ``Refusal`` when too
+    large."""
     encoded = bhttp.encode_request(request)
-    size = size_class(len(encoded) + REQUEST_OVERHEAD, REQUEST_CLASSES)
+    classes = [one for one in REQUEST_CLASSES if one <= largest]
+    size = size_class(len(encoded) + REQUEST_OVERHEAD, classes)
     return encapsulate_request(config, bhttp.pad_to(encoded, size - REQUEST_OVERHEAD), entropy, sender)
 
 

@@ -39,7 +39,7 @@ class Handlers:
 
     async def post_message(self, message: bytes) -> Answer:
         """Answer one encapsulated request of an authenticated relay."""
-        with self._gateway.budget.admit(len(message), ohttp.SIZE_CLASSES[-1]):
+        with self._gateway.budget.admit(len(message)):
             sealed = await self._gateway.answer(message)
         return Answer(sealed, {"Content-Type": OHTTP_RES})
 

@@ -69,7 +69,9 @@ class Gateway:
         self.config = config
         self.ring = ring
         self.counters = TrafficCounters("gateway", deps.clock, config.bucket_seconds)
-        self.budget = UploadBudget(config.max_in_flight, deps.entropy)
+        self.budget = UploadBudget(
+            config.max_in_flight, deps.entropy, largest=config.max_request, answer=ohttp.SIZE_CLASSES[-1]
+        )
         self._deps = deps
         self.targets = AllowList(config.targets, insecure_http=config.insecure_http)
         self._opening = Opening(self._opener())

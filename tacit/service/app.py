@@ -195,11 +195,13 @@ async def read_body(request: web.Request, limit: int, media_type: str | None = N
             if size > limit:
                 raise too_large(limit)
             parts.append(part)
+        return b"".join(parts)
     except TimeoutError as error:  # raised by ``Connection``, which counts the arriving bytes
         raise too_slow() from error
     except (OSError, web.RequestPayloadError) as error:
         raise status_abort(HTTPStatus.BAD_REQUEST, "the body arrived incomplete") from error
-    return b"".join(parts)
+    finally:
+        parts.clear()  # an error's traceback would keep them, in a reference cycle
 
 
 async def refuse_expect(request: web.Request) -> web.StreamResponse:

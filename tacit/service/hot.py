@@ -66,4 +66,6 @@ async def _respond(app: web.Application, reader: Reader, *, late: bool) -> Answe
         raise reader.refusal
     if reader.respond is None:
         raise bad_request()
-    return await reader.respond(reader.body)
+    body = reader.body
+    reader.forget_body()  # who answers has a copy, and may be long about it
+    return await reader.respond(body)

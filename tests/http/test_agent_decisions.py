@@ -8,15 +8,19 @@ from pathlib import Path
 import pytest
 
 from client_agent.agent import Agent, journal_table
+from client_agent.common import UPLOAD_RATE, Common
 from client_agent.data.sources import CallableSource, Value
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import AgentStore, Fact, MemoryAgentStore, State, Trouble
 from client_agent.store import SqlAgentStore
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.reports import issuer_key
-from tacit.errors import UsageError
+from tacit.errors import Refusal, UsageError
 from tacit.messages import UploadRequest
 from tacit.recipe.derive import task_of
+from tacit.recipe.policy import UPLOADS
+from tacit.service.base.config import Limits
+from tacit.service.http.admission import LARGE_RATE
 from tests.http.agent_world import (
     ALWAYS,
     KIT,
@@ -106,6 +110,22 @@ async def test_an_unreadable_source_is_told_to_the_owner_and_is_no_reason_to_wai
     assert "data.csv" in found.what
     await agent.step()
     assert asked == ["mdvis"], "asked once"
+
+
+@pytest.mark.parametrize("most", UPLOADS)
+async def test_no_request_is_larger_than_the_policy_of_its_device_says(world: World, most: int) -> None:
+    deps = AgentDeps(world.clock, SeededEntropy(b"d"), world.network)
+    policy = KIT.policy.model_copy(update={"max_upload": most})
+    agent = Agent(world.config(), policy, deps, MemoryAgentStore(), CallableSource(lambda _: None), Device())
+    await agent.sync()
+    with pytest.raises(Refusal, match=f"at most {most} bytes"):
+        await agent._client.request("POST", "http://127.0.0.1:1/", content=bytes(most))
+
+
+async def test_a_device_sends_a_large_report_for_as_long_as_its_relay_lets_it(world: World) -> None:
+    async with Common() as common:
+        transport = await common.transport(world.config())
+        assert transport._upload_rate == UPLOAD_RATE == LARGE_RATE * Limits().least_rate
 
 
 # Once

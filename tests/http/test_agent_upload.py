@@ -221,8 +221,12 @@ async def test_a_report_that_was_made_in_time_is_still_offered_a_little_late_and
     assert len(world.network.exchanges) == sent
 
 
-async def test_a_report_too_large_for_any_size_class_fails_and_is_not_sent(world: World) -> None:
-    entry = replace(world.entry(), report=bytes(REQUEST_CLASSES[-1]))
+@pytest.mark.parametrize("largest", REQUEST_CLASSES[-3:])
+async def test_a_report_too_large_for_the_size_classes_of_its_device_fails_and_is_not_sent(
+    world: World, largest: int
+) -> None:
+    world.client._largest = largest
+    entry = replace(world.entry(), report=bytes(largest))
     after = await world.uploader.send(await scheduled(world, entry))
     assert after.state is State.FAILED
     assert after.detail.startswith("size-class")

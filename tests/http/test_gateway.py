@@ -227,6 +227,13 @@ async def test_that_a_target_does_not_know_the_gateway_is_not_told_the_client_as
     assert gateway.app[GATEWAY].counters.totals()["target_knows_us_not"] == 1
 
 
+async def test_a_budget_in_which_no_large_request_would_ever_fit_is_refused(start: Start) -> None:
+    with pytest.raises(UsageError, match="max_in_flight must be at least 8912896"):
+        await start(max_request=4 << 20, max_in_flight=8 << 20)
+    large = (await start(max_request=4 << 20, max_in_flight=8912896)).ask(content=bytes(1 << 20))
+    assert (await large).content == b"ok"
+
+
 async def test_without_targets_nothing_passes(start: Start) -> None:
     gateway = await start(targets=[])
     assert (await gateway.ask()).status == 403

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import traceback
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from unittest import mock
 
 import h11
 import pytest
-from aiohttp import web
+from aiohttp import StreamReader, web
 
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.adapters.system import SystemClock
 from tacit.errors import Abort, DecodeError, Refusal
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.app import COUNT, Deps, make_app
+from tacit.service.app import COUNT, Deps, make_app, read_body
 from tacit.service.base.config import Limits
 from tacit.service.hot import HOT, add_hot_route
 from tacit.service.http import admission
@@ -446,6 +448,49 @@ async def test_a_refused_body_is_freed_though_its_connection_lasts() -> None:
         assert isinstance(connection, Connection)
         assert connection._reader is not None
         assert connection._reader.body == b""
+
+
+async def test_what_has_arrived_of_a_body_is_freed_when_its_connection_ends() -> None:
+    async with served("lean") as one:
+        _, writer = await one.connect()
+        writer.write(request(bytes(LIMIT))[:-1])
+        await until(lambda: one.server.admission.receiving == 1)
+        (connection,) = one.server.connections
+        assert isinstance(connection, Connection)
+        reading = connection._reader
+        assert reading is not None
+        await until(lambda: bool(reading.body))
+        writer.transport.abort()
+        await until(lambda: not len(one.server.admission))
+        assert reading.body == b""
+
+
+async def test_the_error_of_a_body_that_broke_off_keeps_nothing_of_it() -> None:
+    stream = StreamReader(mock.Mock(_reading_paused=False), LIMIT, loop=asyncio.get_running_loop())
+    stream.feed_data(bytes(1000))
+    asyncio.get_running_loop().call_soon(stream.set_exception, ConnectionResetError())
+    with pytest.raises(Abort, match="incomplete") as caught:
+        await read_body(mock.Mock(content=stream, content_length=2000, spec=web.Request), LIMIT)
+    kept = [
+        frame.f_locals["parts"]
+        for frame, _ in traceback.walk_tb(caught.value.__traceback__)
+        if "parts" in frame.f_locals
+    ]
+    assert kept == [[]]
+
+
+async def test_a_body_that_is_being_answered_is_held_once() -> None:
+    async with served("lean") as one:
+        one.open.clear()
+        reader, writer = await one.connect()
+        writer.write(request(bytes(LIMIT)))
+        await until(lambda: bool(one.bodies))
+        (connection,) = one.server.connections
+        assert isinstance(connection, Connection)
+        assert connection._reader is not None
+        assert connection._reader.body == b""
+        one.open.set()
+        assert (await read_answer(reader))[2] == bytes(LIMIT)
 
 
 async def test_who_goes_on_sending_fast_after_a_refusal_is_cut_before_the_time_is_over(

@@ -373,6 +373,7 @@ async def test_large_requests_leave_half_of_the_byte_budget_to_the_others(start:
         {"gateway_url": "ftp://127.0.0.1"},
         {"retry_after_least": 30},
         {"gateway_bearer": "/nonexistent"},
+        {"max_request": 4 << 20, "max_in_flight": 8 << 20},
     ],
     ids=str,
 )

@@ -244,6 +244,13 @@ async def test_a_peer_that_is_late_or_not_there_is_a_transport_error(plain: Read
             await http.request("GET", "http://127.0.0.1:9/")
 
 
+async def test_a_large_body_has_more_time_than_a_small_one(plain: Ready) -> None:
+    async with HttpTransport(timeout=0.05, upload_rate=1000.0) as http:
+        with pytest.raises(TransportError):
+            await http.request("GET", f"{plain.url}/slow?for=0.5")
+        assert (await http.request("GET", f"{plain.url}/slow?for=0.5", body=bytes(60_000))).body == b"done"
+
+
 async def test_a_cancelled_request_takes_only_its_own_connection_along(plain: Ready) -> None:
     async with HttpTransport(connections=1) as http:
         first = asyncio.create_task(http.request("GET", f"{plain.url}/slow?for=5"))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _sqlite3
 import asyncio
 import contextlib
+import ctypes
 import os
 import re
 import shutil
@@ -99,6 +101,18 @@ async def test_a_reader_is_not_waited_for_and_the_log_that_it_keeps_is_emptied_w
         assert (tmp_path / "a.sqlite3-wal").stat().st_size > 0
     await file.write(done(PUT, b"x"))
     assert b"SECRETSECRET" not in all_bytes(tmp_path)
+    await file.close()
+
+
+async def test_a_connection_that_stays_open_keeps_no_value_that_was_written(tmp_path: Path) -> None:
+    used = ctypes.CDLL(_sqlite3.__file__).sqlite3_memory_used
+    used.restype = ctypes.c_int64
+    file = await made(tmp_path / "a.sqlite3")
+    before = used()
+    await file.write(done(PUT, bytes(8 << 20)))
+    assert open_files(tmp_path), "it stays open"
+    assert used() > 0
+    assert used() - before < 4 << 20, "of 8 MiB, the pages that its cache holds"
     await file.close()
 
 

@@ -34,6 +34,7 @@ from infra.lab.devices.sealing import RequestSenders
 from infra.lab.devices.sender import Clients, Deliveries, Due, Sender
 from infra.lab.devices.tokens import DirectTokens, IssuedTokens, TokenSource
 from infra.lab.devices.truth import added, totals
+from tacit import ohttp
 from tacit.adapters.network.tls import ClientTls
 from tacit.methods.base.method import Method
 from tacit.methods.base.statistics import STATISTICS
@@ -326,7 +327,15 @@ class Shard:
         rude = (AbortingTransport(tls, insecure_http=insecure_http), SlowTransport(tls, insecure_http=insecure_http))
         return Clients(
             *(
-                ObliviousClient(transport, target.relay_url, target.key_configs, world.clock, world.entropy, senders)
+                ObliviousClient(
+                    transport,
+                    target.relay_url,
+                    target.key_configs,
+                    world.clock,
+                    world.entropy,
+                    senders,
+                    ohttp.REQUEST_CLASSES[-1],
+                )
                 for transport in (world.transport, *rude)
             )
         )

@@ -212,7 +212,10 @@ class BriefFile:
         return None
 
     def _connected(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self._uri, isolation_level=None, uri=True, check_same_thread=False)
+        # a statement that is kept for the next time keeps its values too, such as a report that is deleted by then
+        connection = sqlite3.connect(
+            self._uri, isolation_level=None, uri=True, check_same_thread=False, cached_statements=0
+        )
         try:
             connection.executescript(self._setting)
         except BaseException:

@@ -18,6 +18,7 @@ again on a fresh connection depends on what a second copy would do (RFC 9110 sec
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections import deque
 from collections.abc import Mapping
@@ -61,6 +62,7 @@ class HttpTransport:
     """A ``Transport`` over real HTTP. Close it (or use ``async with``) in the loop that used it.
 
     * ``timeout``: seconds for a whole exchange, including waiting for a connection; ``connect_timeout`` for making one.
+      ``upload_rate``: bytes a second that a body may take in addition.
     * ``max_response``, ``max_head``: bytes of a response's body and of its head; ``max_responses``: those of a body by
       URL, where they differ.
     * ``connections``: per origin; further requests wait in order of arrival.
@@ -75,6 +77,7 @@ class HttpTransport:
         *,
         timeout: float = 30.0,
         connect_timeout: float = 10.0,
+        upload_rate: float = math.inf,
         max_response: int = 16 << 20,
         max_responses: Mapping[str, int] | None = None,
         max_head: int = 32_768,
@@ -88,6 +91,7 @@ class HttpTransport:
             raise ValueError("a pool needs at least one connection")
         self._timeout = timeout
         self._connect_timeout = connect_timeout
+        self._upload_rate = upload_rate
         self._bounds = Bounds(max_head, max_response)
         self._max_responses = dict(max_responses or {})
         self._connections = connections
@@ -118,7 +122,7 @@ class HttpTransport:
         place = find(url, self._insecure_http)
         extra = self._origin_headers.get(place.origin)
         head = _head(method, place, {**(headers or {}), **extra} if extra else headers, len(body))
-        deadline = asyncio.get_running_loop().time() + self._timeout
+        deadline = asyncio.get_running_loop().time() + self._timeout + len(body) / self._upload_rate
         pool = self._pools.get(place.origin) or self._open_pool(place)
         try:
             return await self._exchange(pool, method, head, body, deadline, self._max_responses.get(url))

@@ -92,8 +92,11 @@ class Connection(web.RequestHandler):
         """asyncio: the connection has ended. A request that is being answered keeps its turn, so nobody gets more turns
         by hanging up."""
         self._held = b""
-        if self._visit is not None and not self._request_in_progress:
-            self._admission.depart(self._visit, self._loop.time())
+        if not self._request_in_progress:
+            if self._reader is not None:
+                self._reader.forget_body()  # nobody counts it any more, and the reader is part of a reference cycle
+            if self._visit is not None:
+                self._admission.depart(self._visit, self._loop.time())
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

@@ -168,7 +168,7 @@ class Reader:
         return bytes(self._body)
 
     def forget_body(self) -> None:
-        """Free the body of a request that was answered; its connection may last."""
+        """Free the body of a request that was handed on, answered or broken off; its connection may last."""
         self._body = bytearray()
 
     def feed(self, data: bytes) -> bytes | None:

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tacit.errors import Abort
+from tacit.errors import Abort, UsageError
 from tacit.ports import Clock, Entropy
 
 BUSY = "urn:tacit:problem:busy"
@@ -51,14 +51,28 @@ class ByteBudget:
 class UploadBudget(ByteBudget):
     """A budget of which messages above ``ORDINARY_BODY`` have at most half, so that they never keep the others out."""
 
-    def __init__(self, max_bytes: int, entropy: Entropy, retry_after: tuple[int, int] = RETRY_AFTER) -> None:
+    def __init__(
+        self,
+        max_bytes: int,
+        entropy: Entropy,
+        retry_after: tuple[int, int] = RETRY_AFTER,
+        *,
+        largest: int,
+        answer: int,
+    ) -> None:
+        """``largest``: most bytes of a message, ``answer``: of its answer. Raises ``UsageError`` where there would
+        never be room for such a message."""
         super().__init__(max_bytes, entropy, retry_after)
+        if largest > ORDINARY_BODY and max_bytes < 2 * (largest + answer):
+            least = 2 * (largest + answer)
+            raise UsageError(f"max_in_flight must be at least {least}, twice a message of max_request and its answer")
         self._large = ByteBudget(max(1, max_bytes // 2), entropy, retry_after)
+        self._answer = answer
 
     @contextmanager
-    def admit(self, message: int, answer: int) -> Iterator[None]:
+    def admit(self, message: int) -> Iterator[None]:
         """Reserve the bytes of a message and of its answer. Raises ``Abort`` (503) when they do not fit."""
-        size = message + answer
+        size = message + self._answer
         with self._large.reserve(size if message > ORDINARY_BODY else 0), self.reserve(size):
             yield
 
