@@ -25,7 +25,7 @@ FOLDER = Path(__file__).with_name("databases_of_2dcfcb7")
 OWN = {MARKER_TABLE, PROBE_TABLE, "alembic_version"}
 ADDED: dict[tuple[str, str], list[dict[str, object]]] = {
     ("admin", "people"): [{"counts_from": 0}],
-    ("admin", "questions"): [{"series_hash": None, "round_index": None}],
+    ("admin", "questions"): [{"series_hash": None, "round_index": None, "trains": False, "over_at": None}],
     ("analyzer", "aggregates"): [{"search": b""}],
     ("recipe_server", "recipes"): [{"refundable": refunded} for refunded in (True, False, False)],
 }

@@ -240,7 +240,7 @@ async def test_large_job_goes_through_the_threads_in_chunks(tmp_path: Path, monk
         return prepare_helper(party, reports, *rest)
 
     monkeypatch.setattr(service, "prepare_helper", prepare)
-    monkeypatch.setattr(service, "CHUNK", 4)
+    monkeypatch.setattr(service, "chunk_size", lambda task: 4)
     reports = KIT.reports(24)
     sent = [reports.valid(at % 4) if at % 3 else reports.bad_proof(1) for at in range(10)]
     async with pair_of(tmp_path) as pair:

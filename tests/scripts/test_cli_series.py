@@ -68,7 +68,9 @@ def test_a_recipe_becomes_a_series_whose_rate_is_spread_over_the_slots(
         one, whole, many = (
             claims[name]["epsilon"][adversary] for name in ("one_round", "series", "independent_recipes")
         )
-        assert one <= whole < many
+        assert one <= whole
+        if adversary == "aggregator_with_relay":
+            assert whole < many, "of one round at most, where sampling hides nothing"
     assert found["expected_contributions"][:3] == [2000, 1800, 1620]
 
 

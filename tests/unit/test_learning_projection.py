@@ -136,7 +136,7 @@ def test_a_plan_forecasts_what_its_projection_saves_and_costs() -> None:
 
 
 def test_a_model_that_is_too_large_to_send_fits_by_a_projection() -> None:
-    large = {**TRAINING, "architecture": {"kind": "two-layer", "inputs": 64, "hidden": 64, "classes": 10}}
+    large = {**TRAINING, "architecture": {"kind": "two-layer", "inputs": 64, "hidden": 256, "classes": 10}}
     with pytest.raises(FieldError, match="as by a `projection`"):
         Plan.read(json.dumps({**EXAMPLE, "training": large}).encode(), "plan")
     fitting = Plan.model_validate({**EXAMPLE, "training": {**large, "projection": {"entries": 800}}})
