@@ -135,6 +135,7 @@ def test_a_wrong_result_is_off(planted: str) -> None:
     assert table([good, bad]).row_count == 2
 
 
+@pytest.mark.slow
 def test_the_command_draws_writes_and_fails_where_a_point_is_off(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -62,7 +62,7 @@ CHEAP = [
 ]  # fmt: skip
 COSTLY = [
     ("rappor-exact", "e0"),
-    ("subsampled-gaussian", "sigma"),
+    pytest.param("subsampled-gaussian", "sigma", marks=pytest.mark.slow),
     pytest.param("subsampled-gaussian", "q", marks=pytest.mark.slow),
     ("laplace", "scale"),
     pytest.param("discrete-gaussian", "scale", marks=pytest.mark.slow),

@@ -65,6 +65,7 @@ def test_no_device_has_a_digit_of_the_test_set_and_a_device_has_few_kinds() -> N
     assert np.array_equal(population(2000, 5).held, people.held)
 
 
+@pytest.mark.slow
 def test_the_noise_keeps_the_claims_that_stand_beside_it() -> None:
     plan = planned(10_000, 2.0)
     own, spec = own_noise(plan), plan.encoder

@@ -133,6 +133,7 @@ def test_bad_steps_and_totals_are_named() -> None:
             epsilon_heterogeneous(steps, total)
 
 
+@pytest.mark.slow
 def test_a_thousand_different_recipes_are_accounted_for() -> None:
     charges = [charge(number, number, number + 500, f"0.{number + 1000:06d}") for number in range(1000)]
     account = Account("default", Decimal(10), Decimal("0.00001"), 365 * 86_400)

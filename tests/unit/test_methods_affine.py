@@ -63,7 +63,7 @@ def law(method: AffineHashing, item: int | None, public: bytes) -> dict[int, Fra
     return dict(found)
 
 
-@pytest.mark.parametrize("hash_bits", [1, 2, 3])
+@pytest.mark.parametrize("hash_bits", [1, 2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("epsilon", ["0.5", "2"])
 def test_a_report_keeps_the_local_epsilon_whatever_its_public_bytes(hash_bits: int, epsilon: str) -> None:
     method = AffineHashing(Decimal(epsilon), hash_bits, 20)

@@ -54,7 +54,7 @@ def last_decision(pace: Pace, devices: int, epoch: int, seconds: int, published:
     return max([*served(looks, DEVICE_SECONDS), *served(due, DEVICE_SECONDS / SLOTS)], default=published)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=40, deadline=None, derandomize=True)
 @given(
     check_in=st.floats(0.5, 900),
     devices=st.integers(1, 400),

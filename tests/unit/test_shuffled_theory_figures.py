@@ -49,7 +49,9 @@ def small_cases(epsilon: float, entropy: SeededEntropy) -> list[Case]:
 
 
 @pytest.mark.false_alarm(2e-3, "ten means at 4.5 standard errors of their difference, with tails heavier than normal")
-@pytest.mark.parametrize(("categories", "runs"), [(100, 10), (10_000, 10), (1_000_000, 2)])
+@pytest.mark.parametrize(
+    ("categories", "runs"), [(100, 10), (10_000, 10), pytest.param(1_000_000, 2, marks=pytest.mark.slow)]
+)
 def test_largest_errors_are_those_of_the_design(categories: int, runs: int) -> None:
     found = largest(categories, runs, SeededEntropy(categories))
     for name, mean in TABLE[categories].items():
@@ -94,6 +96,7 @@ def test_categories_are_drawn_with_a_share_that_falls_as_their_rank() -> None:
         assert abs(counts[at] - USERS * share) < 5 * math.sqrt(USERS * share)
 
 
+@pytest.mark.slow
 @pytest.mark.false_alarm(1e-3, "failures of 4,000 runs beyond twice or half the expected 40, in some trials of three")
 def test_the_measured_number_of_users_is_the_computed_one() -> None:
     entropy = SeededEntropy(9)

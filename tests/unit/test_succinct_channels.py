@@ -198,6 +198,7 @@ def test_the_bit_keeps_epsilon0_exactly_for_all_items_and_public_strings() -> No
             assert (1 - min(accepting)) / (1 - max(accepting)) <= bound
 
 
+@pytest.mark.slow
 @pytest.mark.false_alarm(0.05 + ALPHA, "the theorem's own rate, and a number of devices beyond five deviations")
 def test_one_bit_reports_find_what_whole_reports_of_those_who_accept_would_find() -> None:
     """Theorem 4.4, at a size where the accepted reports are as many as the histogram expects."""
