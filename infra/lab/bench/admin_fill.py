@@ -217,6 +217,7 @@ class Filler:
             "recipe_hash": recipe.hash_text,
             "leaf": b"",
             "position": None,
+            "trains": False,
         }
 
     async def _fill_acts(self, bulk: Bulk, rows: int) -> None:
