@@ -26,7 +26,7 @@ lattice, and their skewness.
   it may be worse, and two cells are not worst at the ends. Of one cell with more than ``_SCANNED`` reports every n1
   from a to b is bounded by that of a ones among n - (b - a) reports, as further bits are added independently:
   ``_SPANS`` such spans cover all. Of two cells the result is larger by ``_BEYOND``, three times what any composition
-  was found to exceed it by.
+  was found to exceed it by; of up to ``_ENUMERATED`` reports none was, of all there are.
 
 That this is all is not a theorem: the tests compare it with every composition of the others at every n up to 120. All
 counts are log-concave (sums of independent bits), so the likelihood ratio is monotone and each hockey stick is a tail.
@@ -56,6 +56,7 @@ _LARGE = 1e-3
 _COARSE = 0.01
 _SPANS = 64
 _BEYOND = 1.02
+_ENUMERATED = 8
 _FAITHFUL = 1e-9
 """Below this flip probability a crowd hides nothing, and only the end that is looked at first matters."""
 
@@ -230,7 +231,7 @@ def delta_two_cells(epsilon: float, f: float, n: int) -> float:
     if _is_smooth(f, n, 2, found):
         return found
     worst = _largest(epsilon, usual, _further_pairs(f, n))
-    return worst if worst <= _COARSE else min(1.0, _BEYOND * worst)
+    return min(1.0, _BEYOND * worst) if n > _ENUMERATED and worst > _COARSE else worst
 
 
 def exceeds_one_cell(epsilon: float, f: float, n: int, delta: float) -> bool:
@@ -266,7 +267,8 @@ def epsilon_two_cells(f: float, n: int, delta: float, *, others_hold_neither: bo
     usual = (partial(_two_cells, f=f, n=n, pair=pair) for pair in _pairs(n, others_hold_neither=others_hold_neither))
     if others_hold_neither or _is_smooth(f, n, 2, delta):
         return _smallest(usual, (), delta, cap)
-    return _smallest(usual, _further_pairs(f, n), delta if delta <= _COARSE else delta / _BEYOND, cap)
+    left = delta / _BEYOND if n > _ENUMERATED and delta > _COARSE else delta
+    return _smallest(usual, _further_pairs(f, n), left, cap)
 
 
 def rr_flip(epsilon0: float) -> float:

@@ -115,6 +115,7 @@ def test_of_more_others_none_that_is_tried_costs_more(n: int, epsilon0: float) -
         (700, 1.767, 0.2, None),
         (129, 1.5287338625441702, 0.03, (113, 15)),
         (40, 1.574, 0.1, (35, 4)),
+        (12, 1.531, 0.0, (9, 1)),
     ],
 )
 def test_few_flips_among_many_reports_cost_no_more_at_large_deltas_than_is_claimed(
