@@ -22,6 +22,11 @@ lattice, and their skewness.
   every n1 up to n = ``_SCANNED``, beyond it steps of 1/``_STEPS`` of the lattice through a whole turn of it. For two
   cells what counts is the difference D of those who hold the one and the other: (D, 0) or (0, -D). Up to ``_LATTICE``
   no other pair of the same D is worse, and none at all is where delta is below ``_LARGE``.
+* *Few flips.* Where delta is above ``_COARSE``, as only curves of many rounds ask for, a turn is long, what is beyond
+  it may be worse, and two cells are not worst at the ends. Of one cell with more than ``_SCANNED`` reports every n1
+  from a to b is bounded by that of a ones among n - (b - a) reports, as further bits are added independently:
+  ``_SPANS`` such spans cover all. Of two cells the result is larger by ``_BEYOND``, three times what any composition
+  was found to exceed it by; of up to ``_ENUMERATED`` reports none was, of all there are.
 
 That this is all is not a theorem: the tests compare it with every composition of the others at every n up to 120. All
 counts are log-concave (sums of independent bits), so the likelihood ratio is monotone and each hockey stick is a tail.
@@ -32,6 +37,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache, partial
+from itertools import chain
 
 from tacit.dp import parameters
 from tacit.dp.binomial import binomial_window, deviation
@@ -47,6 +53,10 @@ _SMOOTH = 62.0
 _SCANNED = 128
 _STEPS = 24
 _LARGE = 1e-3
+_COARSE = 0.01
+_SPANS = 64
+_BEYOND = 1.02
+_ENUMERATED = 8
 _FAITHFUL = 1e-9
 """Below this flip probability a crowd hides nothing, and only the end that is looked at first matters."""
 
@@ -166,6 +176,14 @@ def _further_pairs(f: float, n: int) -> Iterator[Delta]:
     return (partial(_two_cells, f=f, n=n, pair=pair) for pair in pairs)
 
 
+def _spans(f: float, n: int) -> Iterator[Delta]:
+    """Bounds that cover every number of ones among the others up to half of them; the rest are mirror images."""
+    half = (n - 1) // 2
+    width = half // _SPANS + 1
+    firsts = range(0, half + 1 if f >= _FAITHFUL else 0, width)
+    return (partial(_one_cell, f=f, n=n - min(width - 1, half - first), ones=first) for first in firsts)
+
+
 def _largest(epsilon: float, usual: Sequence[Delta], further: Iterable[Delta]) -> float:
     found = max(delta_of(epsilon) for delta_of in usual)
     more = max((delta_of(epsilon, factor=1.0) for delta_of in further), default=0.0)
@@ -192,7 +210,12 @@ def delta_one_cell(epsilon: float, f: float, n: int) -> float:
     parameters.reports(n)
     usual = [partial(_one_cell, f=f, n=n, ones=ones) for ones in _ones(n)]
     found = max(delta_of(epsilon) for delta_of in usual)
-    return _largest(epsilon, usual, () if _is_smooth(f, n, 1, found) else _further_ones(f, n))
+    if _is_smooth(f, n, 1, found):
+        return found
+    worst = _largest(epsilon, usual, _further_ones(f, n))
+    if n <= _SCANNED or worst <= _COARSE:
+        return worst
+    return max((worst, *(bound(epsilon, factor=1.0) for bound in _spans(f, n))))
 
 
 def delta_two_cells(epsilon: float, f: float, n: int) -> float:
@@ -205,7 +228,10 @@ def delta_two_cells(epsilon: float, f: float, n: int) -> float:
     parameters.reports(n)
     usual = [partial(_two_cells, f=f, n=n, pair=pair) for pair in _pairs(n, others_hold_neither=False)]
     found = max(delta_of(epsilon) for delta_of in usual)
-    return _largest(epsilon, usual, () if _is_smooth(f, n, 2, found) else _further_pairs(f, n))
+    if _is_smooth(f, n, 2, found):
+        return found
+    worst = _largest(epsilon, usual, _further_pairs(f, n))
+    return min(1.0, _BEYOND * worst) if n > _ENUMERATED and worst > _COARSE else worst
 
 
 def exceeds_one_cell(epsilon: float, f: float, n: int, delta: float) -> bool:
@@ -226,7 +252,10 @@ def epsilon_one_cell(f: float, n: int, delta: float) -> float:
     parameters.reports(n)
     cap = math.log((1 - _flip(f)) / f)
     usual = (partial(_one_cell, f=f, n=n, ones=ones) for ones in _ones(n))
-    return _smallest(usual, () if _is_smooth(f, n, 1, delta) else _further_ones(f, n), delta, cap)
+    if _is_smooth(f, n, 1, delta):
+        return _smallest(usual, (), delta, cap)
+    spans = _spans(f, n) if n > _SCANNED and delta > _COARSE else ()
+    return _smallest(usual, chain(_further_ones(f, n), spans), delta, cap)
 
 
 @lru_cache(maxsize=256)
@@ -236,8 +265,10 @@ def epsilon_two_cells(f: float, n: int, delta: float, *, others_hold_neither: bo
     parameters.reports(n)
     cap = 2 * math.log((1 - _flip(f)) / f)
     usual = (partial(_two_cells, f=f, n=n, pair=pair) for pair in _pairs(n, others_hold_neither=others_hold_neither))
-    quoted = others_hold_neither or _is_smooth(f, n, 2, delta)
-    return _smallest(usual, () if quoted else _further_pairs(f, n), delta, cap)
+    if others_hold_neither or _is_smooth(f, n, 2, delta):
+        return _smallest(usual, (), delta, cap)
+    left = delta / _BEYOND if n > _ENUMERATED and delta > _COARSE else delta
+    return _smallest(usual, _further_pairs(f, n), left, cap)
 
 
 def rr_flip(epsilon0: float) -> float:
