@@ -53,6 +53,26 @@ async def test_a_round_is_written_to_the_audit_log_once_however_late_the_log_sho
     assert (len(await world.rounds(series)), await by_itself(world)) == (1, ["round.publish"])
 
 
+async def test_a_run_whose_series_the_log_does_not_show_yet_is_asked_for_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    followed = world.stage.admin.followed_log
+    before = await followed.fresh()
+    _, series = await world.published()
+    path = f"/v1/series/{series.hash_text}/run"
+
+    async def late() -> LiveLog:
+        return before
+
+    with monkeypatch.context() as lagging:
+        lagging.setattr(followed, "live", late)
+        _, problem = await world.stage.call("GET", path, status=503)
+    assert "not show this series yet" in problem["detail"]
+    await world.look()
+    _, run = await world.stage.call("GET", path, status=200)
+    assert run["series"]["hash"] == series.hash_text
+
+
 async def test_a_service_that_cannot_carry_runs_does_not_end_those_that_another_one_carries(world: World) -> None:
     series = await trained(world, 1)
     await world.start(collector=None)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final
 
 from services.admin.base.fair_threads import FairThreads
-from services.admin.base.problems import not_found
+from services.admin.base.problems import away, not_found
 from services.admin.questions.questions import plan_of
 from services.admin.questions.releases import Release, Releases
 from services.admin.questions.training import require_numbers
@@ -47,13 +47,15 @@ class RunReader:
         self._models: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
 
     async def read(self, live: LiveLog, series_hash: str) -> RunShown:
-        """Where the run with this series is. Raises ``Abort``: 404 if the log has no such training run, and as
-        ``Releases``."""
-        series = next((one for one in live.series if one.series.hash_text == series_hash), None)
-        if series is None or not isinstance(series.series.probe.question.encoder, Update):
-            raise not_found("training run")
+        """Where the run with this series is. Raises ``Abort``: 404 if the log has no such training run, 503 if this
+        service published it and the log does not show it yet, and as ``Releases``."""
         async with self._store.read() as tx:
             question = await tx.question_of_series(series_hash)
+        series = next((one for one in live.series if one.series.hash_text == series_hash), None)
+        if series is None and question is not None:
+            raise away("log", "it does not show this series yet")
+        if series is None or not isinstance(series.series.probe.question.encoder, Update):
+            raise not_found("training run")
         rounds, rows, released = published_rounds(live, series.series), list[Row](), list[tuple[Release, ...]]()
         several: dict[str, list[Release]] = {one.recipe.hash_text: [] for one in rounds}
         for release in () if self._releases is None else await self._releases.listed():
