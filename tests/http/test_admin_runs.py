@@ -371,7 +371,7 @@ async def test_a_plan_is_handed_in_by_the_form_and_its_page_shows_plan_progress_
     assert f"/series/{series.hash_text}" in author.page
     await author.get(f"/series/{series.hash_text}")
     assert not Html(author.page).wrong
-    for words in ("ε so far", "Strokes-1: reports come until", f"/v1/series/{series.hash_text}/model", ">450<"):
+    for words in ("ε so far", "strokes-1: reports come until", f"/v1/series/{series.hash_text}/model", ">450<"):
         assert words in author.page, words
     await author.get("/jobs")
     assert not Html(author.page).wrong
