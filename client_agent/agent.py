@@ -18,11 +18,11 @@ from client_agent.data.sources import DataSource
 from client_agent.deciding import Decider, Decision, Deps, may_pass
 from client_agent.device_log import DeviceLog
 from client_agent.journal import AgentStore, Entry, Fact, State, note
-from client_agent.learning.model_files import ModelFiles
-from client_agent.learning.training import Trainer
+from client_agent.model_files import ModelFiles
 from client_agent.oblivious import ObliviousClient
 from client_agent.panprivate.watches import Watches
 from client_agent.supervision import unusable, words_of
+from client_agent.training import Trainer
 from client_agent.upload import Uploader
 from client_agent.wallet import AttestedDevice, TokenWallet
 from tacit import ohttp

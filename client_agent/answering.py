@@ -15,9 +15,9 @@ from client_agent.coin import coin
 from client_agent.data import audience
 from client_agent.data.sources import READ_SECONDS, DataSource, Reading, Value, read
 from client_agent.journal import AgentStore, Fact, note
-from client_agent.learning.training import Ask, Trainer
 from client_agent.panprivate.recipes import plan_of
 from client_agent.panprivate.watches import Watches
+from client_agent.training import Ask, Trainer
 from tacit.methods.base.method import Answer, Measurement
 from tacit.models.devices import device_side
 from tacit.models.faces.watched import is_watched

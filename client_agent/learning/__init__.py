@@ -1,1 +1,1 @@
-"""Training on a device: model files, learners and one update for each round."""
+"""How an application, or Flower, trains a model of its own on a device."""

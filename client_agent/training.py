@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from client_agent.data.sources import Value
 from client_agent.learning.learners import Learner, update_by
-from client_agent.learning.model_files import ModelFiles
+from client_agent.model_files import ModelFiles
 from tacit.errors import DecodeError, UsageError
 from tacit.ports import Entropy
 from tacit.recipe.encoder_specs import Update
