@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from datetime import date
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from tests.conftest import ROOT
 from tests.kit.durations import RECORDED, RECORDED_SLOW, recorded
-from tests.kit.rotation import DAY_SECONDS, IN_ORDER, Share, are_in_turn, turns
+from tests.kit.rotation import DAY_SECONDS, IN_ORDER, Rotation, Share, are_in_turn, turns
 
 SLOW = re.compile(r"\bmark\.slow\b")
 
@@ -51,3 +56,16 @@ def test_the_shares_of_a_file_are_all_its_slow_tests_once() -> None:
     shares = [{"a": Share("a", number, 2), "b": Share("b")} for number in range(2)]
     assert are_in_turn(shares[0], files) == [True, False, False, True, True, False, True]
     assert are_in_turn(shares[1], files) == [False, False, True, True, False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("status", "then"),
+    [
+        (pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.OK),
+        (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.TESTS_FAILED),
+    ],
+)
+def test_a_day_without_a_test_of_its_own_is_no_failure(status: pytest.ExitCode, then: pytest.ExitCode) -> None:
+    session: Any = SimpleNamespace(exitstatus=status)
+    Rotation(date(2026, 1, 1)).pytest_sessionfinish(session, status)
+    assert session.exitstatus == then
