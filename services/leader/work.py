@@ -30,7 +30,7 @@ from tacit.messages import BatchMode, Role
 from tacit.ports import HttpResponse, TransportError
 from tacit.roles.aggregator import Party, Rejection
 from tacit.roles.crypto import OPENSSL, JobCrypto
-from tacit.roles.jobs import LeaderJob, chunk_size, encode_request, finish_leader, prepare_leader
+from tacit.roles.jobs import LeaderJob, chunk_size, encode_request, finish_leader, held_together, prepare_leader
 from tacit.roles.leader import JobAbandonedError
 from tacit.roles.rows import Rows
 from tacit.service.app import Deps
@@ -127,9 +127,12 @@ class JobWork:
             return await tx.heads(job.seqs)
 
     async def _bodies(self, seqs: Sequence[int]) -> list[bytes]:
-        """The bytes of those of ``seqs`` that are stored, read as in ``_heads``."""
+        """The bytes of these reports, read as in ``_heads``. Raises ``PreparationError`` where one is not stored."""
         async with self._store.transaction(shared=True) as tx:
-            return [report.body for report in await tx.stored(seqs)]
+            found = [report.body for report in await tx.stored(seqs)]
+        if len(found) != len(seqs):
+            raise PreparationError("reports-missing")
+        return found
 
     async def _record(
         self,
@@ -175,26 +178,26 @@ class JobWork:
     async def _prepare(
         self, party: Party, seqs: Sequence[int], notes: Notes, *, again: bool = False
     ) -> tuple[LeaderJob, list[Rejection]]:
-        """The vector stages, in a thread, ``chunk_size`` reports at a time, of which alone the bytes are in memory;
-        ``again`` for reports that passed them before."""
+        """The vector stages, in a thread, ``chunk_size`` reports at a time, of ``held_together`` whose bytes are read
+        together; ``again`` for reports that passed them before."""
         now = self._deps.clock.now()
         seen = None if self._deps.observer is None else lambda report_id, share: notes.append((report_id, share))
         jobs: list[LeaderJob] = []
         rejections: list[Rejection] = []
-        step = chunk_size(party.task)
-        for start in range(0, len(seqs), step):
-            chunk = await self._bodies(seqs[start : start + step])
-            if len(chunk) != len(seqs[start : start + step]):
-                raise PreparationError("reports-missing")
+        held, step = held_together(party.task), chunk_size(party.task)
+        for first in range(0, len(seqs), held):
+            bodies = await self._bodies(seqs[first : first + held])
             try:
-                job, rejected = await asyncio.to_thread(
-                    prepare_leader, party, chunk, now, self._crypto, seen, again=again
-                )
+                for start in range(0, len(bodies), step):
+                    chunk = bodies[start : start + step]
+                    job, rejected = await asyncio.to_thread(
+                        prepare_leader, party, chunk, now, self._crypto, seen, again=again
+                    )
+                    jobs.append(job)
+                    rejections += rejected
             except Exception as error:
                 self._log.error("job_not_prepared", error=error, size=len(seqs))
                 raise PreparationError(type(error).__name__) from error
-            jobs.append(job)
-            rejections += rejected
         for rejection in rejections:
             if rejection.error is not None:
                 self._log.error("report_failed", error=rejection.error)

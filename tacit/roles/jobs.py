@@ -40,7 +40,7 @@ CHUNK = 256
 """Most reports per hand-over to a thread: 256 histograms of 256 buckets are 5 MB and, with OpenSSL, 20 ms."""
 
 CHUNK_BYTES = 16 << 20
-"""Most bytes of reports per hand-over, unless one report has more: a job holds no more of the shares at a time."""
+"""Most bytes of a job's reports that are in memory at a time, unless one report has more."""
 
 Seen = Callable[[bytes, bytes], None]
 """Called with report id and VDAF bytes of every share that verified, which is what an aggregator could read (for
@@ -56,10 +56,15 @@ OWN_ERRORS = (TacitError, ValueError, ArithmeticError, LookupError)
 """Errors on our own side that may concern one report and must then cost only that report."""
 
 
+def held_together(task: Task) -> int:
+    """How many reports of a task a job has in memory at a time. The helper's shares are as large as the leader's once
+    their seeds are expanded."""
+    return max(1, CHUNK_BYTES // report_bytes(task))
+
+
 def chunk_size(task: Task) -> int:
-    """How many reports of a task are handed over to a thread together. The helper's shares are as large as the leader's
-    once their seeds are expanded."""
-    return min(CHUNK, max(1, CHUNK_BYTES // report_bytes(task)))
+    """How many reports of a task are handed over to a thread together."""
+    return min(CHUNK, held_together(task))
 
 
 @dataclass(frozen=True)
