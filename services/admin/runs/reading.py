@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -20,6 +20,7 @@ from tacit.logview.live import LiveLog, LiveSeries
 from tacit.operations.learning.documents import Row
 from tacit.operations.series_rounds import index_of, published_rounds
 from tacit.recipe.encoder_specs import Update
+from tacit.recipe.model import Recipe
 
 KEPT: Final = 8
 """How many models are remembered."""
@@ -85,18 +86,17 @@ class RunReader:
         return found
 
     async def _newest(self, who: str, plan: Plan, shown: RunShown) -> bytes:
-        """The newest model, found round by round: other people's work has its turn in between, and never more than two
-        releases are in memory."""
-        from tacit.operations.learning.rounds import run_of
+        """The newest model, found round by round, so that other people's work has its turn in between."""
+        from tacit.operations.learning.run import followed
 
-        series, asked = shown.series.series, [(row.recipe, list[dict[str, Any]]()) for row in shown.rows]
-        run = await self._turns.do(who, partial(run_of, plan, series, ()))
-        for at, released in enumerate(shown.released):
-            if self._releases is not None and released:
-                asked[at] = asked[at][0], await self._releases.documents(released)
-            run = await self._turns.do(who, partial(run_of, plan, series, asked[: at + 1], None, run.before))
-            if at:
-                asked[at - 1] = asked[at - 1][0], []
+        released = {row.recipe.hash: found for row, found in zip(shown.rows, shown.released, strict=True)}
+
+        async def release_of(recipe: Recipe) -> Sequence[Mapping[str, Any]]:
+            found = released[recipe.hash]
+            return await self._releases.documents(found) if self._releases is not None and found else ()
+
+        recipes = [row.recipe for row in shown.rows]
+        run = await followed(plan, shown.series.series, recipes, release_of, partial(self._turns.do, who))
         return run.model
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from tacit.errors import Abort, Refusal, UsageError
@@ -279,7 +280,11 @@ async def read_standing(
         raise UsageError(f"the log shows no series called {name}; begin the run with: tacit learn run PLAN")
     rounds, asked = published_rounds(log, series.series), []
     if before is not None:
-        run = await _followed(plan, series.series, [one.recipe for one in rounds], at, initial, before)
+        recipes = [one.recipe for one in rounds]
+        run = await followed(
+            plan, series.series, recipes, lambda recipe: released(at.transport, at.collector, recipe.hash_text),
+            asyncio.to_thread, initial, before,
+        )  # fmt: skip
         return Standing(series, tuple(rounds), run)
     for live in rounds:
         own = live.recipe.hash_text
@@ -291,25 +296,30 @@ async def read_standing(
     return Standing(series, tuple(rounds), run)
 
 
-async def _followed(
-    plan: Plan, series: Series, recipes: Sequence[Recipe], at: Place, initial: bytes | None, before: list[Before]
+async def followed(
+    plan: Plan,
+    series: Series,
+    recipes: Sequence[Recipe],
+    release_of: Callable[[Recipe], Awaitable[Sequence[Mapping[str, Any]]]],
+    compute: Callable[[Callable[[], Run]], Awaitable[Run]],
+    initial: bytes | None = None,
+    before: list[Before] | None = None,
 ) -> Run:
     """Where the run is after ``recipes``, taken round by round from what ``before`` holds, so that never more than two
-    releases and models are in memory."""
+    releases and models are in memory. ``release_of`` reads the releases of a round, and ``compute`` runs one step at a
+    time; ``initial`` and ``before`` as for ``read_standing``. Raises as these and ``run_of``."""
+    before = [] if before is None else before
     if before and not before[0].leads_to(recipes):
         before.clear()
     asked: list[Asked] = [(one, ()) for one in recipes]
     run = None
     for newest in range(len(before[0].hashes) if before else 0, len(asked)):
-        recipe, _ = asked[newest]
-        asked[newest] = recipe, await released(at.transport, at.collector, recipe.hash_text)
-        run = await asyncio.to_thread(run_of, plan, series, asked[: newest + 1], initial, *before)
+        asked[newest] = recipes[newest], await release_of(recipes[newest])
+        run = await compute(partial(run_of, plan, series, asked[: newest + 1], initial, *before))
         before[:] = [run.before]
         if newest:
             asked[newest - 1] = recipes[newest - 1], ()
-    if run is None:
-        run = await asyncio.to_thread(run_of, plan, series, asked, initial)
-    return run
+    return await compute(partial(run_of, plan, series, asked, initial)) if run is None else run
 
 
 class _SleepsError(Exception):

@@ -20,7 +20,7 @@ WHAT = "plan"
 
 
 async def new(visit: Visit) -> web.StreamResponse:
-    """The empty form."""
+    """The form for a plan that is to be written."""
     return await form(visit, "")
 
 
@@ -35,7 +35,7 @@ async def sent(visit: Visit, question: Question | None) -> web.StreamResponse:
     try:
         body = _body(text)
         if visit.form.get("do") == "look":
-            return await form(visit, text, question, forecast=await _forecast(visit, body))
+            return await form(visit, text, question, forecast=await _forecast(visit, text))
         if question is None:
             found = await visit.act("plan.create", body)
             place = found.headers["Location"].removeprefix("/v1")
@@ -78,9 +78,9 @@ def text_of_plan(question: Question) -> str:
     return json.dumps(json.loads(question.text), indent=2, ensure_ascii=False)
 
 
-async def _forecast(visit: Visit, body: dict[str, Any]) -> dict[str, Any]:
+async def _forecast(visit: Visit, text: str) -> dict[str, Any]:
     """What the plan would cost: its claim, and pairs of a label and a value."""
-    plan = Plan.read(json.dumps(body).encode(), WHAT)
+    plan = Plan.read(text.encode(), WHAT)
     visit.admin.publishing.require_run(plan)
     found = (await visit.admin.planner.forecast(visit.who.person.id, plan))["forecast"]
     return {"epsilon": found["epsilon"], "delta": found["delta"], "facts": plan_facts(plan) + forecast_facts(found)}
