@@ -8,18 +8,26 @@ from pathlib import Path
 
 import pytest
 
+from client_agent.deciding import Deps as AgentDeps
+from infra.lab.demo.attacks.split_view import refused_split_view
 from infra.lab.demo.services import Services
 from infra.lab.demo.shared_clock import SharedClock
+from infra.lab.kit.patience import TRIES, Patience
+from infra.stacks.layout import load_layout
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy
 from tacit.errors import Fatal
+from tacit.recipe.policy import parse_policy
+
+NOW = 1_800_003_600.0
 
 
-def services(folder: Path) -> Services:
-    now = 1_800_003_600.0
-    layout = create_layout(folder / "stack", StackOptions(epoch_seconds=86_400, slots_per_epoch=1), OsEntropy(), now)
-    SharedClock.begin(folder / "clock", now)
+def services(folder: Path, witnesses: int = 0) -> Services:
+    options = StackOptions(epoch_seconds=86_400, slots_per_epoch=1, witnesses=witnesses)
+    layout = create_layout(folder / "stack", options, OsEntropy(), NOW)
+    SharedClock.begin(folder / "clock", NOW)
     return Services(layout.state_dir, folder / "clock", "error")
 
 
@@ -55,3 +63,20 @@ async def test_services_that_die_are_one_error(tmp_path: Path) -> None:
         for _ in range(2):
             with pytest.raises(Fatal, match="ended by itself"):
                 await running.settle("issuer")
+
+
+async def test_a_second_history_of_the_log_is_refused_at_the_first_try(tmp_path: Path) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    stack = services(tmp_path, witnesses=2)
+    layout = load_layout(tmp_path / "stack")
+    policy = parse_policy(layout.policy_path.read_bytes(), layout.policy_path.name)
+    async with stack.running() as running, HttpTransport() as direct:
+        await running.settle("issuer", "gateway", "recipe_server", "attester", "relay")
+        world = AgentDeps(SharedClock(tmp_path / "clock"), OsEntropy(), direct)
+        refusal = await refused_split_view(layout, policy, world, Patience(OsEntropy(), sleep))
+    assert refusal.reason.startswith("log-checkpoint")
+    assert len(slept) < TRIES - 1, "a checkpoint that no witness will ever cosign was awaited"

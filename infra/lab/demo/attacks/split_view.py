@@ -64,7 +64,8 @@ async def refused_split_view(layout: Layout, policy: Policy, world: AgentDeps, p
 
 
 async def _told(layout: Layout, policy: Policy, world: AgentDeps, fork: _Fork, patience: Patience) -> Refusal | None:
-    """What a fresh device says of the history that it is shown; None: it believes it and uses its gateway key."""
+    """What a fresh device says of the history that it is shown; None: it believes it and uses its gateway key. A
+    refusal is the answer: unlike a checkpoint of the run's own log, this one is not cosigned later."""
     folder = layout.state_dir / "fleet"
     own = agent_config(layout, folder, {"kind": "csv", "path": folder / "unused.csv"})
     gateway = own.gateway.model_copy(update={"key_config": fork.key_config, "period": fork.period})
@@ -74,11 +75,15 @@ async def _told(layout: Layout, policy: Policy, world: AgentDeps, fork: _Fork, p
     authority = SoftwareRoot.from_pem(layout.device_authority.read_bytes())
     identity = authority.issue("device-of-interest", world.entropy, world.clock.now())
     agent = Agent(config, policy, world, MemoryAgentStore(), CallableSource(lambda _metric: None), identity)
-    try:
-        await patience(agent.sync)
-    except Refusal as refusal:
-        return refusal
-    return None
+
+    async def shown() -> Refusal | None:
+        try:
+            await agent.sync()
+        except Refusal as refusal:
+            return refusal
+        return None
+
+    return await patience(shown)
 
 
 @contextlib.asynccontextmanager
