@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 
+from tests.conftest import ROOT
 from tests.printed import DOCUMENTS, Printed, in_document, in_help
 
 FOLLOWED = {
@@ -13,6 +14,7 @@ FOLLOWED = {
 }
 """Document whose commands need the files that it tells to write -> the test that follows all of it."""
 
+BESIDE_AGGREGATORS = re.compile(r"tacit (bench dap|serve interop .*--database-file) ").match
 NOT_GIVEN = {
     "make install": "the environment that runs this test was made by it",
     "make demo": "installs, then gives tacit demo, which docs/demo.md prints too",
@@ -37,8 +39,6 @@ NOT_GIVEN = {
     "runs the test: tests/e2e/test_embedding.py",
     "tacit learn run digits.json --test digits.csv --out digits.npz": "takes 40 hours: tests/scripts/"
     "test_cli_learn.py, with a shorter plan",
-    "tacit up --agents 60 --batch-floor 45 --epoch-seconds 120 --allow-unbounded-local --release-cap 5 --examples "
-    "digits.csv": "needs a file of digits: tests/e2e/test_staging_learning.py, with the options of a shorter plan",
     "tacit learn run small.json --test test.csv --out small.npz": "takes ten minutes on such a stack: tests/scripts/"
     "test_cli_learn.py, with a shorter plan",
     "tacit fleet run --recipe digits-0 --devices 100000 --workers 2 --oracle": "beside a run of 40 hours: tests/e2e/"
@@ -70,6 +70,11 @@ NOT_GIVEN = {
     "tacit serve interop --role leader --port 8082 &": "takes a fixed port: tests/e2e/test_interop_page.py",
     "tacit serve interop --role helper --port 8083 &": "takes a fixed port: tests/e2e/test_interop_page.py",
     "tacit serve interop --role collector --port 8084 &": "takes a fixed port: tests/e2e/test_interop_page.py",
+    **{
+        one.key: "needs aggregators at fixed ports, and their databases: tests/http/test_bench_dap.py"
+        for one in (*in_document("docs/performance.md"), *in_help())
+        if BESIDE_AGGREGATORS(one.key)
+    },
 }
 """Command -> why no test gives it. A file that a reason names exists."""
 
@@ -83,7 +88,6 @@ SEARCH = {
     "tacit series run words --state-dir .tacit": "tests/e2e/test_search.py",
 }
 
-NEEDS_SERVERS = re.compile(r"tacit (bench dap|serve interop) ").match
 LONG = {
     "tacit demo": "tests/e2e/test_demo.py",
     "tacit demo --model pan-private": "tests/e2e/test_demo_watched.py",
@@ -91,6 +95,8 @@ LONG = {
     **SEARCH,
     "tacit up": "tests/e2e/test_up.py",
     "tacit up --agents 24 --batch-floor 20": "tests/e2e/test_up.py",
+    "tacit up --agents 60 --batch-floor 45 --epoch-seconds 120 --allow-unbounded-local --release-cap 5 --examples "
+    "digits.csv": "tests/e2e/test_staging_learning.py",
     "tacit up --agents 60 --batch-floor 20 --with postgres,redis,mosquitto --together --batch-crypto": "tests/e2e/"
     "test_up_backends.py",
     "tacit up --tls --state-dir .tacit-tls --with postgres,redis,mosquitto": "tests/e2e/test_up_tls.py",
@@ -102,7 +108,7 @@ LONG = {
     "tacit agent state --config .tacit/agents/0/agent.json": "tests/scripts/test_cli_agent.py",
     "tacit collect visits --wait 300": "tests/e2e/test_up.py",
     "tacit collect visits --wait 60": "tests/e2e/test_up.py",
-    "tacit admin results weekly --wait 300": "tests/scripts/test_example_operator.py",
+    "tacit admin results weekly --wait 600": "tests/scripts/test_example_operator.py",
     "tacit results visits --html visits.html --format csv --out answers.csv": "tests/scripts/test_cli_recipe.py",
     "tacit serve relay --config .tacit/relay/config.json": "tests/e2e/test_serve.py",
     "tacit restore leader backups/leader --config .tacit/leader/config.json": "tests/http/test_backups.py",
@@ -146,9 +152,6 @@ LONG = {
     "tacit bench soak --reports 100000 --save soak.png": "tests/e2e/test_bench_soak.py",
     "tacit bench scaling --share 0.1": "tests/unit/test_bench_parts.py",
     "tacit bench scaling --repetitions 1 --share 0.1": "tests/unit/test_bench_parts.py",
-    **{one.key: "tests/http/test_bench_dap.py" for one in in_document("docs/performance.md") if NEEDS_SERVERS(one.key)},
-    "tacit bench dap --leader http://127.0.0.1:8082 --helper http://127.0.0.1:8083 --processes 4711,4712": "tests/http/"
-    "test_bench_dap.py",
 }
 """Command that takes long, waits for a released result or needs a stopped service -> where ``make test`` covers what it
 does or, where that is long itself, ``make test-all``, which also gives it as printed."""
@@ -180,6 +183,7 @@ while its recipe is open, and a service is started alone when the stack is down.
 
 GIVEN = {
     "visits.csv": "id,visits\n" + "".join(f"{number},{number * number % 7}\n" for number in range(200)),
+    "digits.csv": "".join((ROOT / "infra/lab/learning/digits.csv").read_text().splitlines(keepends=True)[:1400]),
     "weights.txt": "0.5,0.25\n",
     "randomizer.json": '[["3/4", "1/4"], [0.25, 0.75]]',
 }

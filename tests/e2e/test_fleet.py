@@ -124,11 +124,11 @@ class Stage:
             await self.stack.step("leader", "helper", "shuffler", "analyzer", "collector")
         return await self.verified(recipe.name)
 
-    async def verified(self, name: str) -> Destination:
+    async def verified(self, name: str, wait: float = 0.0) -> Destination:
         policy = policy_of(self.layout.policy_path)
         device = SoftwareRoot.from_pem(self.origin.authority).issue("policy", OsEntropy(), self.clock.now())
         deps = Deps(self.clock, OsEntropy(), self.transport)
-        return await verified_target(self.origin.config, policy, device, deps, name, 0.0)
+        return await verified_target(self.origin.config, policy, device, deps, name, wait)
 
     async def run(self, plan: ShardPlan) -> FleetResult:
         """One shard, while leader and helper work."""
@@ -282,9 +282,16 @@ async def test_a_fleet_of_unequal_rates_and_dummies_is_counted_as_the_oracle_say
 
 
 @pytest.mark.slow
+async def test_a_recipe_that_the_log_does_not_show_yet_is_waited_for(stage: Stage) -> None:
+    asking = asyncio.ensure_future(stage.verified("soon", 60.0))
+    await asyncio.sleep(0.1)
+    assert (await stage.publish("soon", 2, Decimal("0.3"), 20)).recipe == (await asking).recipe
+
+
+@pytest.mark.slow
 async def test_prepared_contributions_are_sent_by_shards_and_counted(stage: Stage, tmp_path: Path) -> None:
     target = await stage.publish("prepared", 1, Decimal("0.3"), 20)
-    with pytest.raises(UsageError, match="no recipes called nobody"):
+    with pytest.raises(UsageError, match="no recipe called nobody"):
         await stage.verified("nobody")
     oracle = Oracle(stage.layout, target, stage.clock)
     await oracle.before(stage.transport)

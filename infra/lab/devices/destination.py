@@ -37,6 +37,7 @@ from tacit.tokens.blind_rsa import TokenKey
 
 SHORTEST_PREFIX = 6
 POLL_SECONDS = 1.0
+SHOWN_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -131,24 +132,21 @@ async def verified_target(
     config: AgentConfig, policy: Policy, device: AttestedDevice, deps: Deps, reference: str, wait: float
 ) -> Destination:
     """Fetch and verify the log, and the recipe that ``reference`` (its hash, the beginning of it, or its name) means,
-    as every device of this policy would. Waits up to ``wait`` seconds for opt-ins that are still to come.
+    as every device of this policy would. Waits up to ``wait`` seconds for opt-ins that are still to come, and up to
+    ``SHOWN_SECONDS`` of them for a recipe that was just published: witnesses cosign it a moment later.
 
     Raises ``Refusal`` where a device would refuse, ``UsageError`` for an unknown recipe, ``TransportError``.
     """
     agent = Agent(config, policy, deps, MemoryAgentStore(), CallableSource(lambda _metric: None), device)
-    until = deps.clock.now() + wait
+    began = deps.clock.now()
     while True:
         await agent.sync()
+        waited = deps.clock.now() - began
         live = _find(agent.live.recipes, reference)
-        refusals = agent.refusals(live, ())
-        model = b"" if refusals else _model(agent, live.recipe)
-        if not refusals and model is not None:
+        if live is not None and _decided(agent, live, is_late=waited >= wait):
             break
-        is_late = deps.clock.now() >= until
-        if refusals and (is_late or not all(agent.may_pass(refusal, live) for refusal in refusals)):
-            raise refusals[0]
-        if is_late:
-            raise UsageError(f"the model of {live.recipe.name} did not come; devices train early in a round's interval")
+        if live is None and waited >= min(wait, SHOWN_SECONDS):
+            raise UsageError(f"the log shows no recipe called {reference}; see: tacit recipe list")
         await deps.clock.sleep(POLL_SECONDS)
     series = agent.live.series_of(live.recipe)
     return Destination(
@@ -159,10 +157,24 @@ async def verified_target(
         token_key_spki=agent.live.slot_key(live.recipe),
         late_seconds=config.timing.late_seconds,
         series_bytes=b"" if series is None else series.encode(),
-        model=model,
+        model=_model(agent, live.recipe) or b"",
         tls_ca=config.tls_ca,
         insecure_http=config.insecure_http,
     )
+
+
+def _decided(agent: Agent, live: LiveRecipe, is_late: bool) -> bool:
+    """Whether devices take part by now. Raises ``Refusal`` where they refuse for ever or ``is_late``, and
+    ``UsageError`` where then the model is missing that they would train."""
+    refusals = agent.refusals(live, ())
+    if refusals and (is_late or not all(agent.may_pass(refusal, live) for refusal in refusals)):
+        raise refusals[0]
+    if refusals:
+        return False
+    is_there = _model(agent, live.recipe) is not None
+    if is_late and not is_there:
+        raise UsageError(f"the model of {live.recipe.name} did not come; devices train early in a round's interval")
+    return is_there
 
 
 def _model(agent: Agent, recipe: Recipe) -> bytes | None:
@@ -170,15 +182,16 @@ def _model(agent: Agent, recipe: Recipe) -> bytes | None:
     return agent.models.of(recipe) if isinstance(recipe.question.encoder, Update) else b""
 
 
-def _find(recipes: Sequence[LiveRecipe], reference: str) -> LiveRecipe:
-    """Find the newest recipe of this name, or the only one whose hash begins with it. Raises ``UsageError``."""
+def _find(recipes: Sequence[LiveRecipe], reference: str) -> LiveRecipe | None:
+    """The newest recipe of this name, or the only one whose hash begins with it. Raises ``UsageError`` if several
+    hashes do."""
     named = [live for live in recipes if live.recipe.name == reference]
     if named:
         return named[-1]
     meant = [live for live in recipes if len(reference) >= SHORTEST_PREFIX and _hash(live).startswith(reference)]
-    if len(meant) != 1:
-        raise UsageError(f"the log shows {len(meant) or 'no'} recipes called {reference}; see: tacit recipe list")
-    return meant[0]
+    if len(meant) > 1:
+        raise UsageError(f"{len(meant)} recipes begin with {reference}; give more of the hash")
+    return meant[0] if meant else None
 
 
 def _hash(live: LiveRecipe) -> str:
