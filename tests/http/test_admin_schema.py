@@ -26,7 +26,7 @@ NAMES = [
     "unsupported_method",
     "ignored_auth",
 ]
-FEW, MANY = 4, 100
+FEW, MANY, PATIENCE = 4, 100, 60.0
 STREAM = "event.stream"
 OF_WRITERS = {
     "question.create", "question.edit", "question.delete", "question.submit", "round.create", "plan.create",
@@ -78,7 +78,8 @@ def assert_conforms(served: Served, schema: Any, name: str, examples: int, check
             known = served.known.get("keys" if part == "key" else kind, [])
             if known and data.draw(st.sampled_from([True, True, True, False])):
                 parts[part] = data.draw(st.sampled_from(known))
-        response = case.call(base_url=served.url, headers={"Authorization": f"Bearer {key_of(person_for(name))}"})
+        headers = {"Authorization": f"Bearer {key_of(person_for(name))}"}
+        response = case.call(base_url=served.url, headers=headers, timeout=PATIENCE)
         case.validate_response(response, checks=wanted)
 
     send()

@@ -16,6 +16,10 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import aiosqlite
+from sqlalchemy.dialects.postgresql.asyncpg import PGDialect_asyncpg
+from sqlalchemy.dialects.sqlite.aiosqlite import SQLiteDialect_aiosqlite
+from sqlalchemy.engine import Engine
+from sqlalchemy.util import LRUCache
 
 _WAITS = ("BEGIN IMMEDIATE", "PRAGMA")
 
@@ -65,5 +69,16 @@ def hasten() -> None:
     def connected(*args: Any, **named: Any) -> aiosqlite.Connection:
         return connect(*args, **{**named, "check_same_thread": False})
 
+    _compile_once()
     setattr(aiosqlite.Connection, "_execute", execute)  # noqa: B010
     setattr(aiosqlite, "connect", connected)  # noqa: B010
+
+
+def _compile_once() -> None:
+    """A statement is compiled once in a process, and not once more for the engine of each test: engines find it by
+    their dialect, so those of one kind are equal."""
+    compiled = LRUCache(2000)
+    setattr(Engine, "_compiled_cache", property(lambda _self: compiled, lambda _self, _own: None))  # noqa: B010
+    for dialect in (SQLiteDialect_aiosqlite, PGDialect_asyncpg):
+        setattr(dialect, "__eq__", lambda self, other: type(self) is type(other))  # noqa: B010
+        setattr(dialect, "__hash__", lambda self: hash(type(self)))  # noqa: B010

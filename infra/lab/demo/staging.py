@@ -216,9 +216,16 @@ class Staging:
 
     async def _status(self, name: str, task_id: str, transport: Transport) -> dict[str, Any]:
         """A server's own counts of a task, after it has read the log: it may have opted in and not seen yet that both
-        have."""
-        await self._settle(name)
-        return await self._operator_call("GET", name, f"/v1/tasks/{task_id}/status", transport)
+        have. It knows no such task while it could not read the log, and is asked again."""
+
+        async def told() -> dict[str, Any]:
+            await self._stack.settle(name)
+            try:
+                return await self._operator_call("GET", name, f"/v1/tasks/{task_id}/status", transport)
+            except Refusal as refusal:
+                raise TransportError(refusal.detail) from refusal
+
+        return await self._patience(told)
 
     def _client(self, transport: Transport) -> ObliviousClient:
         """Return a client that sends requests through the relay to the gateway, as devices do."""
