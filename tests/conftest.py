@@ -74,8 +74,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected stays: no later search for garbage looks at it again."""
-    gc.collect()
+    """What was collected stays: no later search for garbage looks at it again. The first one would take seconds."""
     gc.freeze()
 
 

@@ -3,6 +3,7 @@ before anything depends on the device where there is none."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,14 +17,23 @@ from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import Fact, MemoryAgentStore, State
 from client_agent.learning.flower import FlowerLearner
 from infra.lab.kit.learning import LEARNING, METRIC, external, model_of, training_series
+from tacit.recipe.series import Series
 from tests.http.agent_world import ENTROPY, KIT, Device, World, leaves_of
 from tests.http.test_agent_series import hold_tokens
 from tests.http.test_agent_training import looked, states_of, trouble
 
 MODEL = model_of(LEARNING, seed=1)
-SERIES = training_series(KIT, rate=1, spec=external(MODEL))
-BUILT_IN = training_series(KIT, rate=1, name="built-in", slot=3)
 Fitted = tuple[list[NDArray[Any]], int, dict[str, Any]]
+
+
+@functools.cache
+def external_series() -> Series:
+    return training_series(KIT, rate=1, spec=external(MODEL))
+
+
+@functools.cache
+def built_in() -> Series:
+    return training_series(KIT, rate=1, name="built-in", slot=3)
 
 
 @pytest.fixture(autouse=True)
@@ -57,15 +67,15 @@ async def agent_of(
 ) -> tuple[Agent, MemoryAgentStore]:
     """A device within an application that trains with ``fits`` (None: that trains nothing)."""
     store = MemoryAgentStore()
-    await hold_tokens(store, SERIES)
+    await hold_tokens(store, external_series())
     learner = None if fits is None else FlowerLearner(METRIC, Client(fits))
     deps = AgentDeps(world.clock, ENTROPY.child(f"application {next(world.numbers)}"), world.network, learner)
     return Agent(world.config(), world.policy, deps, store, CallableSource(asked.append), Device()), store
 
 
 def publish(world: World) -> None:
-    recipe = KIT.round(SERIES, 0, MODEL.stated().text())
-    world.log.add(KIT.series_leaf(SERIES), *leaves_of(recipe))
+    recipe = KIT.round(external_series(), 0, MODEL.stated().text())
+    world.log.add(KIT.series_leaf(external_series()), *leaves_of(recipe))
     world.log.hold(MODEL)
 
 
@@ -77,17 +87,22 @@ async def test_without_a_learner_a_round_is_refused_before_fetch_data_draw_and_c
     (entry,) = await store.entries()
     assert entry.state is State.REFUSED
     assert entry.detail.startswith("learning-unsupported: this device trains no external models")
-    assert (asked, world.log.asked, await store.draw(SERIES.hash), entry.charged_epsilon) == ([], [], None, "")
+    assert (asked, world.log.asked, await store.draw(external_series().hash), entry.charged_epsilon) == (
+        [],
+        [],
+        None,
+        "",
+    )
 
 
 async def test_a_learner_changes_nothing_for_other_trainings(world: World) -> None:
-    recipe = KIT.round(BUILT_IN, 0, MODEL.stated().text())
-    world.log.add(KIT.series_leaf(BUILT_IN), *leaves_of(recipe))
+    recipe = KIT.round(built_in(), 0, MODEL.stated().text())
+    world.log.add(KIT.series_leaf(built_in()), *leaves_of(recipe))
     world.log.hold(MODEL)
     for fits in (None, better):
         asked: list[str] = []
         agent, store = await agent_of(world, fits, asked)
-        await hold_tokens(store, BUILT_IN)
+        await hold_tokens(store, built_in())
         await looked(agent)
         assert await states_of(store) == {recipe.name: State.SCHEDULED}
         assert asked == [METRIC]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections import Counter
 from decimal import Decimal
@@ -29,10 +30,18 @@ from tacit.recipe.series import Series
 from tacit.tokens.slots import Slot
 from tests.http.agent_world import ENTROPY, KIT, Device, World, leaves_of
 
-SERIES = KIT.series()
-INDEPENDENT = KIT.series(donation_slots=None, name="survey")
 DEVICES = 24
 TOKEN = token_source(issuer_key(), ENTROPY)(Slot("issuer.example", 0, 0))
+
+
+@functools.cache
+def donated() -> Series:
+    return KIT.series()
+
+
+@functools.cache
+def independent() -> Series:
+    return KIT.series(donation_slots=None, name="survey")
 
 
 async def hold_tokens(store: AgentStore, series: Series) -> None:
@@ -77,8 +86,8 @@ async def run_rounds(world: World, series: Series, agents: list[Agent]) -> list[
 
 
 async def test_devices_take_part_in_one_round_at_most_and_are_charged_once(world: World) -> None:
-    made = [await device(world, SERIES) for _ in range(DEVICES)]
-    rounds = await run_rounds(world, SERIES, [agent for agent, _ in made])
+    made = [await device(world, donated()) for _ in range(DEVICES)]
+    rounds = await run_rounds(world, donated(), [agent for agent, _ in made])
     sent = 0
     for _, store in made:
         entries = await store.entries()
@@ -86,9 +95,9 @@ async def test_devices_take_part_in_one_round_at_most_and_are_charged_once(world
         states = Counter(entry.state for entry in entries)
         assert states[State.SENT] <= 1
         assert states[State.SENT] + states[State.NOT_SAMPLED] == 3
-        assert charged(entries) == [(SERIES.claim.epsilon["aggregator"], SERIES.claim.delta)]
-        assert [one.charged_until for one in entries if one.charged_epsilon] == [SERIES.interval.end]
-        draw = await store.draw(SERIES.hash)
+        assert charged(entries) == [(donated().claim.epsilon["aggregator"], donated().claim.delta)]
+        assert [one.charged_until for one in entries if one.charged_epsilon] == [donated().interval.end]
+        draw = await store.draw(donated().hash)
         assert draw is not None
         assert draw.first_round == 0
         assert [entry.series_index for entry in entries if entry.state is State.SENT] == [
@@ -104,13 +113,13 @@ async def test_devices_take_part_in_one_round_at_most_and_are_charged_once(world
 
 @pytest.mark.slow
 async def test_without_donation_every_round_has_a_coin_of_its_own_and_one_charge(world: World) -> None:
-    made = [await device(world, INDEPENDENT) for _ in range(DEVICES)]
-    await run_rounds(world, INDEPENDENT, [agent for agent, _ in made])
+    made = [await device(world, independent()) for _ in range(DEVICES)]
+    await run_rounds(world, independent(), [agent for agent, _ in made])
     numbers: Counter[int] = Counter()
     for _, store in made:
         entries = await store.entries()
         numbers[sum(entry.state is State.SENT for entry in entries)] += 1
-        assert charged(entries) == [(INDEPENDENT.claim.epsilon["aggregator"], INDEPENDENT.claim.delta)]
+        assert charged(entries) == [(independent().claim.epsilon["aggregator"], independent().claim.delta)]
     assert sum(numbers[several] for several in (2, 3)) > 0, "0.5 in each of 3 rounds: more than once is usual"
 
 
@@ -152,15 +161,15 @@ def test_a_device_that_comes_late_has_the_next_window_of_all_and_none_that_overl
 async def test_a_device_that_is_not_eligible_in_its_round_takes_part_in_no_other(world: World) -> None:
     """The draw is made with a token for each round; the chosen one's is then gone."""
     store = MemoryAgentStore()
-    await hold_tokens(store, SERIES)
+    await hold_tokens(store, donated())
     agent = world.agent(store)
-    recipe = KIT.round(SERIES, 0)
-    drawn = SeriesDraw(SERIES.hash, SERIES.name, float(NOW), 0, 1)
-    first = Entry(recipe.hash, recipe.name, State.NOT_SAMPLED, float(NOW), series_hash=SERIES.hash, series_index=0)
+    recipe = KIT.round(donated(), 0)
+    drawn = SeriesDraw(donated().hash, donated().name, float(NOW), 0, 1)
+    first = Entry(recipe.hash, recipe.name, State.NOT_SAMPLED, float(NOW), series_hash=donated().hash, series_index=0)
     await store.decide(first, None, drawn)
-    token = SERIES.token(1)
+    token = donated().token(1)
     await store.put_prefetch(Prefetch(Slot(token.issuer, token.epoch, token.slot), float(NOW), spent=True))
-    world.log.add(KIT.series_leaf(SERIES), *leaves_of(KIT.round(SERIES, 1)), *leaves_of(KIT.round(SERIES, 2)))
+    world.log.add(KIT.series_leaf(donated()), *leaves_of(KIT.round(donated(), 1)), *leaves_of(KIT.round(donated(), 2)))
     await agent.step()
     states = {entry.series_index: entry.state for entry in await store.entries()}
     assert states[1] is not State.SCHEDULED
@@ -169,18 +178,18 @@ async def test_a_device_that_is_not_eligible_in_its_round_takes_part_in_no_other
 
 async def test_the_draw_survives_a_crash_and_the_device_is_not_charged_again(world: World, tmp_path: Path) -> None:
     """Many devices stop after the first round and start again from their files: what each drew is what it does."""
-    world.log.add(KIT.series_leaf(SERIES), *leaves_of(KIT.round(SERIES, 0)))
+    world.log.add(KIT.series_leaf(donated()), *leaves_of(KIT.round(donated(), 0)))
     chosen: list[int | None] = []
     for number in range(12):
         path = tmp_path / f"agent-{number}.sqlite3"
         store = await SqlAgentStore.open(path)
-        await hold_tokens(store, SERIES)
+        await hold_tokens(store, donated())
         await world.agent(store).step()
-        draw = await store.draw(SERIES.hash)
+        draw = await store.draw(donated().hash)
         assert draw is not None
         chosen.append(draw.chosen_round)
         await store.close()
-    world.log.add(*leaves_of(KIT.round(SERIES, 1)), *leaves_of(KIT.round(SERIES, 2)))
+    world.log.add(*leaves_of(KIT.round(donated(), 1)), *leaves_of(KIT.round(donated(), 2)))
     for number, wanted in enumerate(chosen):
         store = await SqlAgentStore.open(tmp_path / f"agent-{number}.sqlite3")
         await world.agent(store).step()
@@ -201,11 +210,14 @@ async def test_no_order_of_leaves_restarts_and_missing_tokens_makes_two_of_one(w
     chance = Random(seed)
     stores = [MemoryAgentStore() for _ in range(10)]
     for store in stores:
-        await hold_tokens(store, SERIES)
+        await hold_tokens(store, donated())
         if chance.random() < 0.3:
-            token = SERIES.token(chance.randrange(SERIES.rounds))
+            token = donated().token(chance.randrange(donated().rounds))
             await store.put_prefetch(Prefetch(Slot(token.issuer, token.epoch, token.slot), float(NOW)))
-    batches = [[KIT.series_leaf(SERIES)], *(list(leaves_of(KIT.round(SERIES, at))) for at in range(SERIES.rounds))]
+    batches = [
+        [KIT.series_leaf(donated())],
+        *(list(leaves_of(KIT.round(donated(), at))) for at in range(donated().rounds)),
+    ]
     chance.shuffle(batches)
     for leaves in batches:
         world.log.add(*leaves)
@@ -215,12 +227,12 @@ async def test_no_order_of_leaves_restarts_and_missing_tokens_makes_two_of_one(w
             await world.agent(store).step()
     for store in stores:
         await world.agent(store).step()
-        entries, drawn = await store.entries(), await store.draw(SERIES.hash)
+        entries, drawn = await store.entries(), await store.draw(donated().hash)
         taken = [entry.series_index for entry in entries if entry.report or entry.state is State.SENT]
         assert len(charged(entries)) == (0 if drawn is None else 1)
         assert len(taken) <= 1
         assert not taken or (drawn is not None and drawn.chosen_round == taken[0])
-    world.log.add(*(leaf for at in range(SERIES.rounds) for leaf in leaves_of(KIT.round(SERIES, at, "again"))))
+    world.log.add(*(leaf for at in range(donated().rounds) for leaf in leaves_of(KIT.round(donated(), at, "again"))))
     charges = 0
     for store in stores:
         await world.agent(store).step()
@@ -259,14 +271,14 @@ class Stopping:
 
 
 async def test_wherever_a_device_stops_its_series_is_drawn_for_and_charged_once(world: World) -> None:
-    rounds = range(INDEPENDENT.rounds)
+    rounds = range(independent().rounds)
     world.log.add(
-        KIT.series_leaf(INDEPENDENT), *(leaf for at in rounds for leaf in leaves_of(KIT.round(INDEPENDENT, at)))
+        KIT.series_leaf(independent()), *(leaf for at in rounds for leaf in leaves_of(KIT.round(independent(), at)))
     )
     stopped, at = True, 0
     while stopped:
         store, stopped, at = MemoryAgentStore(), False, at + 1
-        await hold_tokens(store, INDEPENDENT)
+        await hold_tokens(store, independent())
         try:
             await world.agent(cast(AgentStore, Stopping(store, at))).step()
         except Stopped:
@@ -276,7 +288,7 @@ async def test_wherever_a_device_stops_its_series_is_drawn_for_and_charged_once(
         assert sorted(entry.series_index or 0 for entry in entries) == [*rounds]
         assert {entry.state for entry in entries} <= {State.NOT_SAMPLED, State.SCHEDULED}
         assert len(charged(entries)) == 1
-        assert await store.draw(INDEPENDENT.hash) is not None
+        assert await store.draw(independent().hash) is not None
     assert at > 20
 
 
@@ -306,37 +318,37 @@ async def test_a_first_round_whose_token_goes_leaves_later_rounds_to_another_dra
 
 
 async def test_a_round_waits_for_its_series(world: World) -> None:
-    agent, store = await device(world, SERIES)
-    world.log.add(*leaves_of(KIT.round(SERIES)))
+    agent, store = await device(world, donated())
+    world.log.add(*leaves_of(KIT.round(donated())))
     await agent.step()
     assert await store.entries() == []
-    world.log.add(KIT.series_leaf(SERIES))
+    world.log.add(KIT.series_leaf(donated()))
     await agent.sync()
     await agent.consider()
     assert len(await store.entries()) == 1
 
 
 async def test_a_device_whose_budget_the_series_exceeds_takes_no_part_in_any_round(world: World) -> None:
-    total = Decimal(SERIES.claim.epsilon["aggregator"])
-    poor, store = await device(world, SERIES, budget={"epsilon": f"{total - Decimal('0.0001'):f}"})
-    rich, other = await device(world, SERIES, budget={"epsilon": f"{total:f}"})
-    assert Decimal(SERIES.probe.privacy.epsilon["aggregator"]) < total - Decimal("0.0001"), "one round would fit"
-    await run_rounds(world, SERIES, [poor, rich])
+    total = Decimal(donated().claim.epsilon["aggregator"])
+    poor, store = await device(world, donated(), budget={"epsilon": f"{total - Decimal('0.0001'):f}"})
+    rich, other = await device(world, donated(), budget={"epsilon": f"{total:f}"})
+    assert Decimal(donated().probe.privacy.epsilon["aggregator"]) < total - Decimal("0.0001"), "one round would fit"
+    await run_rounds(world, donated(), [poor, rich])
     entries = await store.entries()
     assert {entry.state for entry in entries} == {State.REFUSED}
     assert all("budget-spent" in entry.detail for entry in entries)
-    assert await store.draw(SERIES.hash) is None
+    assert await store.draw(donated().hash) is None
     assert State.REFUSED not in {entry.state for entry in await other.entries()}, "later rounds cost nothing more"
 
 
 async def test_a_series_stays_in_a_devices_ledger_until_it_is_over(world: World, tmp_path: Path) -> None:
     """It may answer until then: a day of the budget that begins before the end holds the whole charge."""
     store = await SqlAgentStore.open(tmp_path / "agent.sqlite3")
-    await hold_tokens(store, SERIES)
-    await run_rounds(world, SERIES, [world.agent(store)])
-    entries, end = await store.entries(), float(SERIES.interval.end)
-    total = float(SERIES.claim.epsilon["aggregator"])
-    assert len(entries) == SERIES.rounds
+    await hold_tokens(store, donated())
+    await run_rounds(world, donated(), [world.agent(store)])
+    entries, end = await store.entries(), float(donated().interval.end)
+    total = float(donated().claim.epsilon["aggregator"])
+    assert len(entries) == donated().rounds
     budget = Budget(days=1)
     assert spent(entries, budget, end + budget.seconds - 1) == pytest.approx(total, rel=1e-4)
     assert spent(entries, budget, end + budget.seconds) == 0.0
@@ -344,9 +356,9 @@ async def test_a_series_stays_in_a_devices_ledger_until_it_is_over(world: World,
 
 
 async def test_a_recipe_that_is_shown_later_as_a_round_met_before_is_refused(world: World) -> None:
-    agent, store = await device(world, INDEPENDENT)
-    first, second = KIT.round(INDEPENDENT), KIT.round(INDEPENDENT, 0, "another input")
-    world.log.add(KIT.series_leaf(INDEPENDENT), *leaves_of(first))
+    agent, store = await device(world, independent())
+    first, second = KIT.round(independent()), KIT.round(independent(), 0, "another input")
+    world.log.add(KIT.series_leaf(independent()), *leaves_of(first))
     await agent.step()
     world.log.hidden.update(range(len(world.log.leaves) - 3, len(world.log.leaves)))
     world.log.add(*leaves_of(second))
@@ -365,11 +377,11 @@ async def test_a_source_is_given_what_the_round_asks_about(world: World) -> None
         return 3
 
     store = MemoryAgentStore()
-    await hold_tokens(store, SERIES)
+    await hold_tokens(store, donated())
     deps = AgentDeps(world.clock, ENTROPY.child("round input"), world.network)
     source = CallableSource(lambda _metric: None, answer)
     agent = Agent(world.config(), KIT.policy, deps, store, source, Device())
-    world.log.add(KIT.series_leaf(SERIES), *leaves_of(KIT.round(SERIES, 0, "prefix ab")))
+    world.log.add(KIT.series_leaf(donated()), *leaves_of(KIT.round(donated(), 0, "prefix ab")))
     await agent.step()
     assert asked == [("mdvis", "prefix ab")]
     (entry,) = await store.entries()

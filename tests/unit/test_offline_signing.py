@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pty
@@ -18,6 +19,7 @@ from infra.lab.kit.recipes import RecipeKit
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.operations.publishing import read_leaf, signed_leaf, verified_document
 from tacit.recipe.context import Context, Stage
+from tacit.recipe.series import Series
 from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.rules.log import recipe_signature
 from tacit.service.base.keys import write_signing_key
@@ -27,15 +29,19 @@ from tests.kit.processes import running
 
 KIT = RecipeKit()
 RECIPE = KIT.recipe()
-SERIES = propose_series(RECIPE, Shape(2, None, RECIPE.interval.start, RECIPE.interval.duration, 2))
 KEY = KIT.keys["analyst"]
+
+
+@functools.cache
+def series() -> Series:
+    return propose_series(RECIPE, Shape(2, None, RECIPE.interval.start, RECIPE.interval.duration, 2))
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, Path]:
     found = {name: tmp_path / name for name in ("recipe.json", "series.json", "signing.key", "other.key", "out.leaf")}
     found["recipe.json"].write_text(json.dumps(RECIPE.body(), indent=1))
-    found["series.json"].write_text(json.dumps(SERIES.body(), indent=1))
+    found["series.json"].write_text(json.dumps(series().body(), indent=1))
     write_signing_key(found["signing.key"], KEY)
     write_signing_key(found["other.key"], KIT.keys["leader"])
     return found
@@ -45,7 +51,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
 def test_signing_needs_the_key_and_nothing_else_and_writes_the_leaf_that_publishing_would_send(
     kind: str, files: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document = RECIPE if kind == "recipe" else SERIES
+    document = RECIPE if kind == "recipe" else series()
     words = [kind, "sign", str(files[f"{kind}.json"]), "--out", str(files["out.leaf"]), "--key"]
     assert run([*words, str(files["signing.key"]), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -227,7 +233,7 @@ def test_a_series_is_shown_whole_before_it_is_signed(
 ) -> None:
     assert _sign(files, kind="series") == 0
     shown = capsys.readouterr().out
-    assert json.loads(shown[: shown.index("\n}") + 2]) == SERIES.body()
+    assert json.loads(shown[: shown.index("\n}") + 2]) == series().body()
 
 
 def test_a_request_that_was_swapped_is_not_signed_where_the_hash_is_known(
