@@ -63,7 +63,7 @@ class Guest(Protocol):
         ...
 
 
-class Phase(enum.Enum):
+class Phase(enum.IntEnum):
     """The phase of a connection: between requests; receiving a request; waiting for its turn; having its turn; its
     answer waiting to be read."""
 
