@@ -50,6 +50,8 @@ NOT_GIVEN = {
     "python3 -m venv flower && flower/bin/pip install flwr==1.42.0 numpy": "fetches another framework: tests/unit/"
     "test_learning_in_memory.py writes what that one is given",
     "flower/bin/python benchmarks/flower_fedavg.py peer.npz": "in that environment",
+    "tacit bench all --json --save": "gives what its parts give, for ten minutes: tests/scripts/test_cli_bench.py",
+    "tacit bench soak --reports 100000 --save soak.png": "takes eight minutes: tests/e2e/test_bench_soak.py has fewer",
     "tacit staging up --agents 500 --mode processes": "takes the whole machine: tests/e2e/test_staging.py, with fewer",
     "tacit staging status": "beside such a deployment: tests/e2e/test_staging.py",
     "tacit staging agents --join 20 --leave 10 --restart 5": "beside such a deployment: tests/e2e/test_staging.py",
@@ -146,10 +148,8 @@ LONG = {
     "tacit bench overload --repetitions 1": "tests/e2e/test_bench.py",
     "tacit bench accounting": "tests/scripts/test_cli_bench.py",
     "tacit bench accuracy": "tests/unit/test_bench_accuracy.py",
-    "tacit bench all --json --save": "tests/scripts/test_cli_bench.py",
     "tacit bench plot": "tests/scripts/test_cli_bench.py",
     "tacit bench soak --reports 1000 --with ''": "tests/e2e/test_bench_soak.py",
-    "tacit bench soak --reports 100000 --save soak.png": "tests/e2e/test_bench_soak.py",
     "tacit bench scaling --share 0.1": "tests/unit/test_bench_parts.py",
     "tacit bench scaling --repetitions 1 --share 0.1": "tests/unit/test_bench_parts.py",
 }

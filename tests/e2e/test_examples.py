@@ -1,5 +1,5 @@
 """Every command that README, the other documents and ``--help`` print, given as printed in a folder that holds nothing
-else, beside one stack that all of them share. What takes long has its turn in ``test_examples_in_full.py``."""
+else, beside one stack that all of them share. What takes long has its turn in ``test_examples_*.py``."""
 
 from __future__ import annotations
 

@@ -1,74 +1,24 @@
-"""Everything that README, the other documents and ``--help`` print, in full: each document in an empty folder, with the
-stacks that it starts itself, up to released results."""
+"""Everything that README and the other documents print, benchmarks apart."""
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 
 import pytest
 
-from infra.backing.databases import databases
-from infra.backing.mosquitto import find_mosquitto
-from infra.backing.redis import find_redis
-from infra.base.postgres_programs import find_binaries
-from infra.stacks.layout import load_layout
-from tacit.adapters.system import OsEntropy
-from tests.conftest import skip_or_fail
-from tests.examples import GIVEN, NOT_GIVEN, REFUSED, everything
 from tests.printed import Printed, Walk
+from tests.printed_in_full import BENCHES, HELP, PRINTED, given_in, require_printed, walking
 
 pytestmark = pytest.mark.slow
-PRINTED = everything()
-GIVEN_HERE = [(place, one) for place, group in PRINTED.items() for one in group if one.key not in NOT_GIVEN]
-SERVERS = {"postgres": find_binaries, "redis": find_redis, "mosquitto": find_mosquitto}
+PLACES = [place for place in PRINTED if place not in {BENCHES, HELP}]
 
 
 @pytest.fixture(scope="module")
 def walks() -> Iterator[dict[str, Walk]]:
-    """The walk through the document at hand; the one before it is over. PostgreSQL's own user, under whom it runs where
-    root starts it, can pass through their folder, as it cannot through pytest's."""
-    folder, found = Path(tempfile.mkdtemp(prefix="tacit-in-full-")), dict[str, Walk]()
-    folder.chmod(0o711)
-    try:
-        for number, place in enumerate(PRINTED):
-            found[place] = Walk(folder / str(number))
-            for name, content in GIVEN.items():
-                (folder / str(number) / name).write_text(content)
+    with walking(PLACES) as found:
         yield found
-    finally:
-        for walk in found.values():
-            walk.end()
-        shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.mark.parametrize(("place", "printed"), GIVEN_HERE, ids=str)
+@pytest.mark.parametrize(("place", "printed"), given_in(PLACES), ids=str)
 def test_it_does_what_it_says(walks: dict[str, Walk], place: str, printed: Printed) -> None:
-    for name, find in SERVERS.items():
-        if "--with" in printed.key and find() is None:
-            skip_or_fail(name, f"{name} is not installed, which {printed.key!r} needs")
-    for other, walk in walks.items():
-        if other != place:
-            walk.end()
-    if printed.key.startswith("tacit serve "):
-        walks[place].end()
-    with servers_beside(printed, walks[place].folder / ".tacit"):
-        walks[place].require(printed.text, status=int(printed.key in REFUSED))
-
-
-def servers_beside(printed: Printed, state_dir: Path) -> AbstractContextManager[None]:
-    """A service that is restored is stopped; its database server is not, though a stack's own stops with the stack."""
-    if not printed.key.startswith("tacit restore "):
-        return nullcontext()
-    return databases(load_layout(state_dir), wanted=False, url_file=None, entropy=OsEntropy())
-
-
-def test_the_report_of_a_released_result_lies_where_it_was_asked_for(walks: dict[str, Walk]) -> None:
-    assert_written(walks["--help"].folder, "visits.html", "fleet-out", "log-copy", "docs/vectors", "demo-out")
-
-
-def assert_written(folder: Path, *names: str) -> None:
-    assert [name for name in names if not (folder / name).exists()] == []
+    require_printed(walks, place, printed)

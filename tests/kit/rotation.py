@@ -16,7 +16,13 @@ import pytest
 
 from tests.kit.durations import RECORDED_SLOW, file_of, recorded
 
-IN_ORDER = ("tests/e2e/test_examples.py", "tests/e2e/test_examples_in_full.py", "tests/e2e/test_staging_many.py")
+IN_ORDER = (
+    "tests/e2e/test_examples.py",
+    "tests/e2e/test_examples_in_full.py",
+    "tests/e2e/test_examples_of_benches.py",
+    "tests/e2e/test_examples_of_help.py",
+    "tests/e2e/test_staging_many.py",
+)
 """Files whose tests go on from where the ones before them ended, or are one: they run as a whole, or only in ``make
 test-all``."""
 DAY_SECONDS = 200
