@@ -52,6 +52,8 @@ NOT_GIVEN = {
     "flower/bin/python benchmarks/flower_fedavg.py peer.npz": "in that environment",
     "tacit bench all --json --save": "gives what its parts give, for ten minutes: tests/scripts/test_cli_bench.py",
     "tacit bench soak --reports 100000 --save soak.png": "takes eight minutes: tests/e2e/test_bench_soak.py has fewer",
+    "tacit series next words --state-dir .tacit": "goes on with a search: tests/e2e/test_search.py",
+    "tacit series run words --state-dir .tacit": "goes on with a search: tests/e2e/test_search.py",
     "tacit staging up --agents 500 --mode processes": "takes the whole machine: tests/e2e/test_staging.py, with fewer",
     "tacit staging status": "beside such a deployment: tests/e2e/test_staging.py",
     "tacit staging agents --join 20 --leave 10 --restart 5": "beside such a deployment: tests/e2e/test_staging.py",
@@ -80,21 +82,15 @@ NOT_GIVEN = {
 }
 """Command -> why no test gives it. A file that a reason names exists."""
 
-SEARCH = {
+LONG = {
+    "tacit demo": "tests/e2e/test_demo.py",
+    "tacit demo --model pan-private": "tests/e2e/test_demo_watched.py",
+    "tacit demo --input visits.csv --column visits --buckets 0,1,2,4": "tests/e2e/test_demo.py",
     **{
         one.key: "tests/e2e/test_search.py"
         for one in in_document("docs/ways-to-ask.md")
         if ".tacit-words" in one.text or "words.csv" in one.text
     },
-    "tacit series next words --state-dir .tacit": "tests/e2e/test_search.py",
-    "tacit series run words --state-dir .tacit": "tests/e2e/test_search.py",
-}
-
-LONG = {
-    "tacit demo": "tests/e2e/test_demo.py",
-    "tacit demo --model pan-private": "tests/e2e/test_demo_watched.py",
-    "tacit demo --input visits.csv --column visits --buckets 0,1,2,4": "tests/e2e/test_demo.py",
-    **SEARCH,
     "tacit up": "tests/e2e/test_up.py",
     "tacit up --agents 24 --batch-floor 20": "tests/e2e/test_up.py",
     "tacit up --agents 60 --batch-floor 45 --epoch-seconds 120 --allow-unbounded-local --release-cap 5 --examples "
@@ -173,13 +169,13 @@ REFUSED = {
 AFTER = {
     "tacit agent record": "tacit agent run",
     "tacit agent state": "tacit agent record",
-    "tacit fleet prepare": "tacit recipe publish",
+    "tacit fleet prepare": "tacit series show",
     "tacit fleet run": "tacit fleet prepare",
     "tacit serve": "tacit bench plot",
     "tacit restore leader": "tacit serve relay",
 }
 """Beginning of an example of ``--help`` -> of the one that it follows: an agent at work hears of events, a fleet sends
-while its recipe is open, and a service is started alone when the stack is down."""
+while its recipe is open, which a series is made from before, and a service is started alone when the stack is down."""
 
 GIVEN = {
     "visits.csv": "id,visits\n" + "".join(f"{number},{number * number % 7}\n" for number in range(200)),

@@ -57,6 +57,8 @@ def require_printed(walks: dict[str, Walk], place: str, printed: Printed) -> Non
             walk.end()
     if printed.key.startswith("tacit serve "):
         walks[place].end()
+    if place == HELP and printed.key.startswith("tacit recipe publish "):
+        walks[place].stop("agent")  # the fleet's oracle knows nothing of its answer
     with _servers_beside(printed, walks[place].folder / ".tacit"):
         walks[place].require(printed.text, status=int(printed.key in REFUSED))
 
