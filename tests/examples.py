@@ -4,6 +4,7 @@ in the order of its document, by ``tests/e2e/test_examples.py``; a key that is p
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from tests.conftest import ROOT
 from tests.printed import DOCUMENTS, Printed, in_document, in_help
@@ -15,7 +16,8 @@ FOLLOWED = {
 """Document whose commands need the files that it tells to write -> the test that follows all of it."""
 
 BESIDE_AGGREGATORS = re.compile(r"tacit (bench dap|serve interop .*--database-file) ").match
-NOT_GIVEN = {
+NOT_SAVED_BENCH = "benchmarks/2026-11-27-1bd83245.json"
+GIVEN = {
     "make install": "the environment that runs this test was made by it",
     "make demo": "installs, then gives tacit demo, which docs/demo.md prints too",
     "make test": "gives this test",
@@ -177,13 +179,22 @@ AFTER = {
 """Beginning of an example of ``--help`` -> of the one that it follows: an agent at work hears of events, a fleet sends
 while its recipe is open, which a series is made from before, and a service is started alone when the stack is down."""
 
+SAVED_BENCH = "benchmarks/2026-11-27-1bd83245.json"
 GIVEN = {
     "visits.csv": "id,visits\n" + "".join(f"{number},{number * number % 7}\n" for number in range(200)),
     "digits.csv": "".join((ROOT / "infra/lab/learning/digits.csv").read_text().splitlines(keepends=True)[:1400]),
     "weights.txt": "0.5,0.25\n",
     "randomizer.json": '[["3/4", "1/4"], [0.25, 0.75]]',
+    SAVED_BENCH: (ROOT / SAVED_BENCH).read_text(),
 }
 """The files of their own that people have."""
+
+
+def put_given(folder: Path) -> None:
+    """Write the ``GIVEN`` files."""
+    for name, content in GIVEN.items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
 
 
 def everything() -> dict[str, list[Printed]]:

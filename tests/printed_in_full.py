@@ -16,7 +16,7 @@ from infra.base.postgres_programs import find_binaries
 from infra.stacks.layout import load_layout
 from tacit.adapters.system import OsEntropy
 from tests.conftest import skip_or_fail
-from tests.examples import GIVEN, NOT_GIVEN, REFUSED, everything
+from tests.examples import NOT_GIVEN, REFUSED, everything, put_given
 from tests.printed import Printed, Walk
 
 HELP, BENCHES = "--help", "benchmarks/README.md"
@@ -38,8 +38,7 @@ def walking(places: Collection[str]) -> Iterator[dict[str, Walk]]:
     try:
         for number, place in enumerate(places):
             found[place] = Walk(folder / str(number))
-            for name, content in GIVEN.items():
-                (folder / str(number) / name).write_text(content)
+            put_given(folder / str(number))
         yield found
     finally:
         for walk in found.values():

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.examples import AFTER, FOLLOWED, GIVEN, LONG, NOT_GIVEN, REFUSED, SHORTER, everything
+from tests.examples import AFTER, FOLLOWED, LONG, NOT_GIVEN, REFUSED, SHORTER, everything, put_given
 from tests.printed import PROGRAM, STAYS, Printed, Walk
 
 STACK = (
@@ -45,8 +45,7 @@ def walks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Walk]]
             found[place] = Walk(folder / str(number))
             for name in (".tacit", ".tacit-load"):
                 (folder / str(number) / name).symlink_to(folder / "stack" / ".tacit")
-            for name, content in GIVEN.items():
-                (folder / str(number) / name).write_text(content)
+            put_given(folder / str(number))
         try:
             yield found
         finally:
