@@ -53,7 +53,9 @@ class LeaderExchange:
         job = row.id if method == "PUT" else answer.headers.get("location", "").rpartition("/")[2]
         if not _JOB.fullmatch(job):
             return await self._rows.later(row, "leader-answer", "the Leader named no collection job")
-        due = self._deps.clock.now() + (0.0 if answer.body else self._rows.pause(answer))
+        # a poll for a batch that fills waits at the Leader, so the first one follows at once
+        waits = self._deps.background and source.task.batch_mode is BatchMode.LEADER_SELECTED
+        due = self._deps.clock.now() + (0.0 if answer.body or waits else self._rows.pause(answer))
         return await self._rows.move(row, CollectionState.COLLECTING, job=job, next_attempt=due)
 
     async def _poll(self, known: Subject, source: DapSource, row: Collection) -> int:

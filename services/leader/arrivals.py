@@ -28,7 +28,7 @@ EARLY_SECONDS = 0.1
 """When a full job has come together, the coordinator looks within so many seconds, at a random time: the time of a job
 should tell little of its last report's."""
 
-TELL_SECONDS = 0.1
+TELL_SECONDS = 0.05
 """Seconds for which a process gathers its counts before it tells the coordinator."""
 
 

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
-from infra.lab.kit.recipes import NOW, RecipeKit
+from infra.lab.kit.recipes import NOW, RecipeKit, changed
 from infra.lab.kit.reports import issuer_key
 from services.collector.records import Collection, CollectionState
 from services.collector.service import Collector
@@ -20,6 +22,7 @@ from tacit.recipe.derive import task_of
 from tacit.roles.collector import AggregateResult, collection_request
 from tacit.service.app import Deps
 from tacit.service.http.live_tokens import NO_TOKEN
+from tacit.task import Task
 from tests.http.collector_stage import LeaderStub
 
 KIT = RecipeKit()
@@ -27,10 +30,18 @@ TASK = task_of(KIT.recipe(), issuer_key().token_key.spki)
 RUNNING, NEXT = bytes([1]) * 32, bytes([2]) * 32
 
 
+AT_B = task_of(
+    changed(changed(KIT.recipe(), "batch.mode", "leader_selected"), "batch.close", "at_B"), issuer_key().token_key.spki
+)
+
+
 class EveryHash:
-    """A stand-in that knows every recipe hash."""
+    """A stand-in that knows every recipe hash, and takes all of them for one task's."""
 
     name = "every"
+
+    def __init__(self, task: Task = TASK) -> None:
+        self._task = task
 
     def find(self, recipe_hash: bytes, /) -> EveryHash:
         return self
@@ -39,7 +50,7 @@ class EveryHash:
         return 0
 
     def active(self) -> DapSource:
-        return DapSource(TASK, KIT.key_pairs[Role.COLLECTOR])
+        return DapSource(self._task, KIT.key_pairs[Role.COLLECTOR])
 
     def document(self, row: Collection, aggregate: AggregateResult, now: float) -> dict[str, Any]:
         return {"count": aggregate.report_count}
@@ -95,3 +106,38 @@ async def test_a_poll_that_ends_while_a_step_is_under_way_is_not_begun_again_fro
     assert (await collector.show("running")).state is CollectionState.RELEASED
     assert leader.polls == 1
     await store.close()
+
+
+class UnhurriedLeader:
+    """Asks to be polled again after half a minute."""
+
+    def __init__(self) -> None:
+        self.polls: list[str] = []
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> HttpResponse:
+        if method == "GET":
+            self.polls.append((headers or {}).get("Prefer", ""))
+        return HttpResponse(201 if body else 200, {"location": f"{url}/job", "retry-after": "30"}, b"")
+
+
+@pytest.mark.parametrize(("task", "polls"), [(TASK, []), (AT_B, ["wait=10"])], ids=["interval end", "at B"])
+async def test_a_batch_that_fills_is_waited_for_at_the_leader_at_once_and_another_later(
+    task: Task, polls: list[str]
+) -> None:
+    store = CollectorStore("sqlite+aiosqlite:///:memory:")
+    await store.open()
+    leader = UnhurriedLeader()
+    deps = Deps(SimClock(float(NOW)), SeededEntropy(1), leader)
+    collector = Collector(store, EveryHash(task), Pace(), deps, NO_TOKEN)
+    async with store.transaction() as tx:
+        request = collection_request(task).encode()
+        await tx.add_collection(Collection("AAAA", RUNNING, 0, CollectionState.REQUESTED, request))
+    for _ in range(3):
+        await collector.step()
+        for _ in range(10):
+            await asyncio.sleep(0)
+    await collector.close()
+    await store.close()
+    assert leader.polls == polls
