@@ -115,17 +115,15 @@ def test_lost_and_misplaced_contributions_are_wrong_buckets() -> None:
     assert wrong_buckets({0: 4, 1: 2, 5: 1}, releases) == 1
 
 
-def made(*, leak: float = 0.0, left: float = 0.0, cached: float = 0.0, errors: tuple[str, ...] = ()) -> Soak:
-    """A run of 40,000 contributions whose leader grows by ``leak`` MiB, its database by ``left`` MiB a release, and the
-    database server's memory by ``cached`` MiB."""
+def made(*, leak: float = 0.0, left: float = 0.0, errors: tuple[str, ...] = ()) -> Soak:
+    """A run of 40,000 contributions whose leader grows by ``leak`` MiB, and its database by ``left`` MiB a release."""
     found = Soak(Plan(1, 5, 8000, 1000), "sqlite", errors=list(errors))
     for number in range(1, 41):
         released, releases = number % 8 == 0, number // 8
         size = DatabaseSize(
             int((20 + left * releases) * MIB) + 400 * 1000 * number, 400 * 1000 * number, 5, 2, 1000 * number
         )
-        grown = {"leader": leak, "database": cached}
-        memory = {"relay": 70 * MIB} | {who: int((100 + by * number / 40) * MIB) for who, by in grown.items()}
+        memory = {"relay": 70 * MIB, "leader": int((100 + leak * number / 40) * MIB)}
         found.samples.append(
             Sample(
                 1000 * number,
@@ -147,11 +145,6 @@ def test_a_leak_and_a_database_that_stays_large_are_named_and_spent_tokens_are_n
     grown = [one.subject for one in verdicts(made(left=20)) if not one.holds]
     assert grown == ["database after a release, leader", "database after a release, helper"]
     assert kept_bytes(made()) == {"leader": 400.0, "helper": 400.0}
-
-
-def test_a_database_server_may_fill_its_page_cache_and_no_more() -> None:
-    assert all(one.holds for one in verdicts(made(cached=60)))
-    assert [one.subject for one in verdicts(made(cached=120)) if not one.holds] == ["memory, database"]
 
 
 @pytest.fixture

@@ -23,9 +23,6 @@ UNREAD = 0
 """Access time that the intruder sets after a look (1970): any read changes it, even if the system records only the
 first access after a write (relatime)."""
 
-OTHERS_DATA = bytes(4 << 20)
-"""What other programs read between an event and the end of its step: more than the caches next to a core hold."""
-
 
 class Moment(Enum):
     """When the intruder looks. Looks at either of these moments are promised to reveal nothing; looks at both are two
@@ -158,9 +155,8 @@ def _lived(
             keeper.happen()
         if Moment.TOLD in moments:
             _look(trace, keeper)
-        keeper.tick()  # there is a tick between an event and the end of its step
+        keeper.tick()  # there is a tick between an event and the end of its step, so caches are warm for all devices
         clock.jump(plan.schedule.step_seconds)
-        OTHERS_DATA.count(1)  # others are at work before the step ends, so that caches hold the same for all devices
         counted.drawn = 0
         start = time.thread_time_ns()
         keeper.end_step()

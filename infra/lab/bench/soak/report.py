@@ -22,8 +22,6 @@ from infra.lab.bench.soak.trends import (
 
 BYTES, MICROSECONDS = "bytes", "us per contribution"
 DATABASE = "database"
-PAGE_CACHE = 64 << 20
-"""The ``shared_buffers`` of a stack's own PostgreSQL server."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,7 @@ def sizes(found: Soak) -> list[Series]:
 def verdicts(found: Soak) -> list[Verdict]:
     """Judge memory and cost by their slope, and the databases by their size after each release."""
     made = [
-        judged(one.subject, one.places, one.values, MEMORY_TOLERANCE, one.unit, _means_nothing(one))
-        for one in memory(found)
+        judged(one.subject, one.places, one.values, MEMORY_TOLERANCE, one.unit, LEAST_BYTES) for one in memory(found)
     ]
     total = costs(found)[-1]
     made.append(judged(total.subject, total.places, total.values, COST_TOLERANCE, total.unit))
@@ -99,11 +96,6 @@ def document(found: Soak, judgements: Sequence[Verdict]) -> dict[str, Any]:
         "errors": found.errors,
         "samples": [asdict(one) for one in found.samples],
     }
-
-
-def _means_nothing(of: Series) -> int:
-    """Growth of memory that says nothing: PostgreSQL's page cache fills as its tables grow, and is bounded."""
-    return PAGE_CACHE if of.subject == f"memory, {DATABASE}" else LEAST_BYTES
 
 
 def _memory_of(party: str) -> Any:
