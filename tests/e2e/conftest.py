@@ -18,6 +18,8 @@ from infra.stacks.processes import serve_command
 from tacit.adapters.system import OsEntropy
 from tests.conftest import left_in
 from tests.kit.processes import ReadyProcess
+from tests.printed import Walk
+from tests.printed_in_full import walking
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -32,6 +34,13 @@ def nothing_in_the_temporary_folder() -> Iterator[Path]:
     left = left_in(folder)
     shutil.rmtree(folder, ignore_errors=True)
     assert left == []
+
+
+@pytest.fixture(scope="module")
+def walks(request: pytest.FixtureRequest) -> Iterator[dict[str, Walk]]:
+    """Walks through the documents that the module names as ``PLACES``."""
+    with walking(request.module.PLACES) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")

@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.printed import Printed, Walk
-from tests.printed_in_full import BENCHES, given_in, require_printed, walking
+from tests.printed_in_full import BENCHES, given_in, require_printed
 
 pytestmark = pytest.mark.slow
 PLACES = [BENCHES]
-
-
-@pytest.fixture(scope="module")
-def walks() -> Iterator[dict[str, Walk]]:
-    with walking(PLACES) as found:
-        yield found
 
 
 @pytest.mark.parametrize(("place", "printed"), given_in(PLACES), ids=str)

@@ -78,7 +78,14 @@ def _compile_once() -> None:
     """A statement is compiled once in a process, and not once more for the engine of each test: engines find it by
     their dialect, so those of one kind are equal."""
     compiled: LRUCache[Any, Any] = LRUCache(2000)
-    setattr(Engine, "_compiled_cache", property(lambda _self: compiled, lambda _self, _own: None))  # noqa: B010
+
+    def cache(self: Engine) -> Any:
+        return vars(self)["own_cache"] if _threaded else compiled
+
+    def keep(self: Engine, own: Any) -> None:
+        vars(self)["own_cache"] = own
+
+    setattr(Engine, "_compiled_cache", property(cache, keep))  # noqa: B010
     for dialect in (SQLiteDialect_aiosqlite, PGDialect_asyncpg):
         setattr(dialect, "__eq__", lambda self, other: type(self) is type(other))  # noqa: B010
         setattr(dialect, "__hash__", lambda self: hash(type(self)))  # noqa: B010

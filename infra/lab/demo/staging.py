@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -34,7 +35,7 @@ from tacit.errors import Refusal
 from tacit.models.devices import device_side
 from tacit.models.one_server import ANALYZER
 from tacit.ohttp import KeyConfig
-from tacit.ports import Transport, TransportError
+from tacit.ports import HttpResponse, Transport, TransportError
 from tacit.problem import read_problem
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
@@ -220,10 +221,10 @@ class Staging:
 
         async def told() -> dict[str, Any]:
             await self._stack.settle(name)
-            try:
-                return await self._operator_call("GET", name, f"/v1/tasks/{task_id}/status", transport)
-            except Refusal as refusal:
-                raise TransportError(refusal.detail) from refusal
+            answer = await self._operator_answer("GET", name, f"/v1/tasks/{task_id}/status", transport)
+            if answer.status == HTTPStatus.NOT_FOUND:
+                raise TransportError(f"{name} does not know the task yet")
+            return _document_of(name, answer)
 
         return await self._patience(told)
 
@@ -252,14 +253,14 @@ class Staging:
     async def _operator_call(
         self, method: str, service: str, path: str, transport: Transport, body: bytes = b""
     ) -> dict[str, Any]:
-        url = self._layout.urls[service] + path
+        return _document_of(service, await self._operator_answer(method, service, path, transport, body))
+
+    async def _operator_answer(
+        self, method: str, service: str, path: str, transport: Transport, body: bytes = b""
+    ) -> HttpResponse:
         token = self._layout.operator_token(service)
         headers = {"authorization": f"Bearer {token}", "content-type": "application/json"}
-        answer = await transport.request(method, url, headers=headers, body=body)
-        if answer.status >= 400:
-            raise Refusal("operator-call", f"{url}: {answer.body.decode('utf-8', 'replace')[:200]}")
-        found: dict[str, Any] = json.loads(answer.body)
-        return found
+        return await transport.request(method, self._layout.urls[service] + path, headers=headers, body=body)
 
     def _jump_to(self, moment: float) -> None:
         self._clock.jump(max(0.0, moment - self._clock.now()))
@@ -288,3 +289,11 @@ def recipe_summary(recipe: Recipe) -> dict[str, Any]:
         },
         "vdaf": None if recipe.vdaf is None else recipe.vdaf.model_dump(include={"name", "length", "chunk_length"}),
     }
+
+
+def _document_of(service: str, answer: HttpResponse) -> dict[str, Any]:
+    """What an operator is told. Raises ``Refusal``."""
+    if answer.status >= HTTPStatus.BAD_REQUEST:
+        raise Refusal("operator-call", f"{service}: {answer.body.decode('utf-8', 'replace')[:200]}")
+    found: dict[str, Any] = json.loads(answer.body)
+    return found

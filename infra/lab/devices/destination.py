@@ -38,6 +38,7 @@ from tacit.tokens.blind_rsa import TokenKey
 SHORTEST_PREFIX = 6
 POLL_SECONDS = 1.0
 SHOWN_SECONDS = 10.0
+"""Most seconds from a publication until the log shows it to devices."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,8 @@ async def verified_target(
         await agent.sync()
         waited = deps.clock.now() - began
         live = _find(agent.live.recipes, reference)
-        if live is not None and _decided(agent, live, is_late=waited >= wait):
+        model = None if live is None else _model_in_time(agent, live, is_late=waited >= wait)
+        if live is not None and model is not None:
             break
         if live is None and waited >= min(wait, SHOWN_SECONDS):
             raise UsageError(f"the log shows no recipe called {reference}; see: tacit recipe list")
@@ -157,24 +159,22 @@ async def verified_target(
         token_key_spki=agent.live.slot_key(live.recipe),
         late_seconds=config.timing.late_seconds,
         series_bytes=b"" if series is None else series.encode(),
-        model=_model(agent, live.recipe) or b"",
+        model=model,
         tls_ca=config.tls_ca,
         insecure_http=config.insecure_http,
     )
 
 
-def _decided(agent: Agent, live: LiveRecipe, is_late: bool) -> bool:
-    """Whether devices take part by now. Raises ``Refusal`` where they refuse for ever or ``is_late``, and
-    ``UsageError`` where then the model is missing that they would train."""
+def _model_in_time(agent: Agent, live: LiveRecipe, is_late: bool) -> bytes | None:
+    """The file that devices train, once they take part; None while they may. Raises ``Refusal`` where they
+    refuse for ever or ``is_late``, and ``UsageError`` where then the model is missing."""
     refusals = agent.refusals(live, ())
     if refusals and (is_late or not all(agent.may_pass(refusal, live) for refusal in refusals)):
         raise refusals[0]
-    if refusals:
-        return False
-    is_there = _model(agent, live.recipe) is not None
-    if is_late and not is_there:
+    model = None if refusals else _model(agent, live.recipe)
+    if is_late and model is None:
         raise UsageError(f"the model of {live.recipe.name} did not come; devices train early in a round's interval")
-    return is_there
+    return model
 
 
 def _model(agent: Agent, recipe: Recipe) -> bytes | None:
