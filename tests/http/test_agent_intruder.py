@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -30,6 +29,7 @@ from infra.lab.intruder.traces import (
 )
 from infra.lab.intruder.whole_device import WHOLE_ATTACKERS, WHOLE_LEAKS, Home, Leak, lived
 from infra.lab.kit.entropy import SeededEntropy
+from tacit.adapters.databases.sqlite_file import KEPT
 from tacit.methods.base.draws import fair_flips
 from tacit.recipe.model import Recipe
 from tests.http.agent_world import Device, World, give_token
@@ -49,7 +49,8 @@ def recipe_of(model: str, statistic: str = "count") -> Recipe:
 
 
 class Street:
-    """Devices that live one after the other, each from the first step on, with the same log."""
+    """Devices that live side by side, as many as one process keeps files open for, each from the first step on, with
+    the same log."""
 
     def __init__(self, world: World, folder: Path, recipe: Recipe) -> None:
         self.world, self.folder, self.recipe = world, folder, recipe
@@ -62,22 +63,27 @@ class Street:
         empty = self.folder / "empty.sqlite3"
         store = await SqlAgentStore.open(empty)
         await store.close()
-        found = []
-        for device in range(number):
-            own = SEED.child(f"{self.recipe.name} {number} {device}")
-            label = fair_flips(1, own)
-            folder = self.folder / "device"  # the same for all: its length is in no file
-            folder.mkdir()
-            shutil.copy(empty, folder / DATABASE)
-            found.append((await self._life(folder, events_of(STEPS, label, own), own, leak, moments), label))
-            shutil.rmtree(folder)
+        found: list[tuple[Trace, int]] = []
+        for first in range(0, number, KEPT):
+            clock = self.world.clock
+            clock.set_back(clock.now() - self.begin)
+            labels, homes = [], []
+            for device in range(first, min(first + KEPT, number)):
+                own = SEED.child(f"{self.recipe.name} {number} {device}")
+                labels.append(fair_flips(1, own))
+                events = events_of(STEPS, labels[-1], own)
+                homes.append((await self._home(f"{device - first:04}", empty, own), events))
+            traces = await lived(homes, leak, moments)
+            for home, _ in homes:
+                await _end(home)
+            found += zip(traces, labels, strict=True)
         return found
 
-    async def _life(
-        self, folder: Path, events: Sequence[int], own: SeededEntropy, leak: Leak | None, moments: Moments
-    ) -> Trace:
+    async def _home(self, name: str, empty: Path, own: SeededEntropy) -> Home:
+        folder = self.folder / name  # as long for all: its length is in no file
+        folder.mkdir()
+        shutil.copy(empty, folder / DATABASE)
         clock, entropy = self.world.clock, CountedEntropy(own)
-        clock.set_back(clock.now() - self.begin)
         kept, disk = await SqlAgentStore.open(folder / DATABASE), SeenDisk(clock.now)
         store = RememberedStore(kept)
         await give_token(store)
@@ -85,12 +91,15 @@ class Street:
         source, deps = CallableSource(lambda _metric: None), AgentDeps(clock, entropy, self.world.network)
         agent = Agent(self.world.config(), KIT.policy, deps, store, source, Device(), watches)
         await agent.sync()
-        trace = await lived(Home(agent, store, folder, self.recipe, clock, entropy, disk), events, leak, moments)
-        (entry,) = await store.entries()
-        assert entry.state is State.SENT
-        assert not list((folder / FOLDER).iterdir())
-        await store.close()
-        return trace
+        return Home(agent, store, folder, self.recipe, clock, entropy, disk)
+
+
+async def _end(home: Home) -> None:
+    (entry,) = await home.store.entries()
+    assert entry.state is State.SENT
+    assert not list((home.folder / FOLDER).iterdir())
+    await home.store.close()
+    shutil.rmtree(home.folder)
 
 
 @pytest.fixture(params=[SINGLE, SHARED])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from client_agent.panprivate.watch import Plan, Schedule
-from infra.lab.intruder.attackers import ATTACKERS, LogisticRegression
-from infra.lab.intruder.traces import TWICE, Keeper, Moment, Trace, devices, notes_reads
+from infra.lab.intruder.attackers import ATTACKERS, BestFeature, LogisticRegression, timing
+from infra.lab.intruder.traces import TWICE, Keeper, KeeperKind, Moment, Trace, devices, notes_reads
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.single_server import NonZero, Occurrences
@@ -68,6 +68,30 @@ def test_one_look_between_an_event_and_its_tick_tells_nothing_and_a_second_one_t
     for one in outcome.attackers:
         assert one.advantage < SIGMAS * one.stderr, one
     assert play(_plan(stored), 20, 20, own, moments=TWICE).best.advantage == 1
+
+
+class Works(Keeper):
+    """Does other work where another device would record an event; the state has no part in it."""
+
+    def happen(self) -> None:
+        """Fill the processor's caches."""
+        sorted(range(100_000, 0, -1))
+
+
+@pytest.mark.parametrize(
+    ("kind", "guessing"),
+    [
+        pytest.param(Works, 400, id="other work"),
+        pytest.param(Keeper, 2000, marks=pytest.mark.slow, id="events"),
+    ],
+)
+@pytest.mark.false_alarm(3e-7, "a coin's binomial more than five standard errors to one side", runs=1)
+def test_what_ran_before_an_update_does_not_show_in_its_cpu_time(kind: KeeperKind, guessing: int) -> None:
+    """Were devices to live one after the other, other work would show (78 % right): it fills caches, and moves the
+    scheduler's time slice. A game in which that shows cannot judge a device."""
+    attackers = [BestFeature("timing", timing)]
+    (one,) = play(_plan(COUNT), guessing, guessing, SEED.child("large"), kind, attackers).attackers
+    assert one.advantage < SIGMAS * one.stderr, one
 
 
 @pytest.mark.parametrize("leak", LEAKS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -19,6 +20,10 @@ from tacit.ports import Entropy
 
 BUSIEST = 3
 """Most events in one step of a device with events."""
+TOGETHER = 50
+"""Devices that live side by side. Between an event and the next tick of its device there is the work of all others, as
+between the two there is up to a second of whatever else a device does. Without it the game would measure what the event
+left in the processor's caches and predictors a millisecond earlier, and where it moved the scheduler's time slice."""
 UNREAD = 0
 """Access time that the intruder sets after a look (1970): any read changes it, even if the system records only the
 first access after a write (relatime)."""
@@ -123,12 +128,13 @@ def devices(
     """Simulate ``number`` devices, each with events (1) or without (0) by the toss of a fair coin; yields their traces
     and labels."""
     with scratch_folder("tacit-intruder-") as folder:
-        for device in range(number):
-            own = entropy.child(f"device {device}")
-            label = fair_flips(1, own)
-            own_plan = replace(plan, recipe=device.to_bytes(len(plan.recipe), "big"))
-            events = events_of(plan.schedule.steps, label, own)
-            yield _lived(own_plan, folder, events, own, kind, moments), label
+        for first in range(0, number, TOGETHER):
+            lives = [
+                _Life(plan, folder, device, entropy.child(f"device {device}"), kind)
+                for device in range(first, min(first + TOGETHER, number))
+            ]
+            _live(lives, plan.schedule.steps, moments)
+            yield from ((life.trace, life.label) for life in lives)
 
 
 def events_of(steps: int, label: int, entropy: Entropy) -> Sequence[int]:
@@ -138,46 +144,63 @@ def events_of(steps: int, label: int, entropy: Entropy) -> Sequence[int]:
     return counts
 
 
-def _lived(
-    plan: Plan, folder: Path, events: Sequence[int], entropy: Entropy, kind: KeeperKind, moments: Moments
-) -> Trace:
-    clock = SimClock(plan.schedule.start)
-    disk = SeenDisk(clock.now)
-    counted = CountedEntropy(entropy)
-    keeper = kind(plan, folder, clock, counted, disk)
-    trace = Trace()
-    mark_unread(keeper.path)
-    if Moment.STEP in moments:
-        _look(trace, keeper)
-    for count in events:
-        disk.writes, disk.syncs = [], 0
-        for _ in range(count):
-            keeper.happen()
-        if Moment.TOLD in moments:
-            _look(trace, keeper)
-        keeper.tick()  # there is a tick between an event and the end of its step, so caches are warm for all devices
-        clock.jump(plan.schedule.step_seconds)
-        counted.drawn = 0
+class _Life:
+    """One device, with its events and what is noted of it."""
+
+    def __init__(self, plan: Plan, folder: Path, device: int, entropy: SeededEntropy, kind: KeeperKind) -> None:
+        self.label = fair_flips(1, entropy)
+        self._events = iter(events_of(plan.schedule.steps, self.label, entropy))
+        self._clock, self._jump = SimClock(plan.schedule.start), plan.schedule.step_seconds
+        self._disk, self._counted = SeenDisk(self._clock.now), CountedEntropy(entropy)
+        own = replace(plan, recipe=device.to_bytes(len(plan.recipe), "big"))
+        self._keeper = kind(own, folder, self._clock, self._counted, self._disk)
+        self.trace = Trace()
+        mark_unread(self._keeper.path)
+
+    def happen(self) -> None:
+        """The events of one step happen."""
+        self._disk.writes, self._disk.syncs = [], 0
+        for _ in range(next(self._events)):
+            self._keeper.happen()
+
+    def tick(self) -> None:
+        """The clock is checked within the step."""
+        self._keeper.tick()
+
+    def end_step(self) -> None:
+        """The step ends, and the intruder notes the work of its update."""
+        self._clock.jump(self._jump)
+        self._counted.drawn = 0
         start = time.thread_time_ns()
-        keeper.end_step()
-        trace.seconds.append((time.thread_time_ns() - start) / 1e9)
-        trace.drawn.append(counted.drawn)
-        if Moment.STEP in moments:
-            _look(trace, keeper)
-        trace.writes.append(tuple(disk.writes))
-        trace.syncs.append(disk.syncs)
-    keeper.watch.close()
-    keeper.path.unlink()
-    return trace
+        self._keeper.end_step()
+        self.trace.seconds.append((time.thread_time_ns() - start) / 1e9)
+        self.trace.drawn.append(self._counted.drawn)
+        self.trace.writes.append(tuple(self._disk.writes))
+        self.trace.syncs.append(self._disk.syncs)
+
+    def look(self) -> None:
+        """The intruder looks at the file and at memory."""
+        path = self._keeper.path
+        self.trace.accessed.append(int(was_read(path)))
+        data = path.read_bytes()
+        mark_unread(path)
+        self.trace.files.append(data)
+        self.trace.memories.append(self._keeper.watch.state)
+        self.trace.sizes.append(len(data))
+
+    def close(self) -> None:
+        """End the device and remove its file."""
+        self._keeper.watch.close()
+        self._keeper.path.unlink()
 
 
-def _look(trace: Trace, keeper: Keeper) -> None:
-    trace.accessed.append(int(was_read(keeper.path)))
-    data = keeper.path.read_bytes()
-    mark_unread(keeper.path)
-    trace.files.append(data)
-    trace.memories.append(keeper.watch.state)
-    trace.sizes.append(len(data))
+def _live(lives: Sequence[_Life], steps: int, moments: Moments) -> None:
+    at_step = (_Life.look,) if Moment.STEP in moments else ()
+    told = (_Life.look,) if Moment.TOLD in moments else ()
+    step = (_Life.happen, *told, _Life.tick, _Life.end_step, *at_step)
+    for part in (*at_step, *itertools.chain.from_iterable(itertools.repeat(step, steps)), _Life.close):
+        for life in lives:
+            part(life)
 
 
 def mark_unread(path: Path) -> None:

@@ -2,21 +2,23 @@
 
 That is every byte in the agent's folder (the journal's database with its write-ahead log and free pages, states, locks,
 the socket and its folder), what is in memory, and which files were written or read between two looks. The agent is the
-product's own, and applications report events through its socket.
+product's own, and applications report events through its socket. Devices live side by side, as those of ``traces`` do.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from client_agent.agent import Agent
-from client_agent.journal import AgentStore, Fact, Trouble
+from client_agent.journal import Fact, Trouble
 from client_agent.panprivate.listening import listening, tell
 from client_agent.panprivate.watches import FOLDER
+from client_agent.remembered import RememberedStore
 from infra.lab.intruder.attackers import ATTACKERS, Attacker, BestFeature
 from infra.lab.intruder.traces import ONCE, CountedEntropy, Moment, Moments, SeenDisk, Trace, mark_unread
 from infra.lab.kit.clock import SimClock
@@ -31,7 +33,7 @@ class Home:
     draws from ``entropy`` and writes states to ``disk``."""
 
     agent: Agent
-    store: AgentStore
+    store: RememberedStore
     folder: Path
     recipe: Recipe
     clock: SimClock
@@ -43,61 +45,105 @@ Leak = Callable[[Home], Awaitable[None]]
 """A planted mistake: what a device does in addition when the event happens."""
 
 
-async def lived(home: Home, events: Sequence[int], leak: Leak | None = None, moments: Moments = ONCE) -> Trace:
-    """Return the trace of a device on which the event happens ``events[i]`` times in step i: up to the decision, and
-    once more after the report was sent. Raises ``ValueError`` for a recipe that watches no event."""
+async def lived(
+    homes: Sequence[tuple[Home, Sequence[int]]], leak: Leak | None = None, moments: Moments = ONCE
+) -> list[Trace]:
+    """Return the traces of devices that live side by side with one clock (``traces.TOGETHER`` says why): on each the
+    event happens ``events[i]`` times in step i. They are followed up to the decision, and looked at once more after the
+    report was sent. Raises ``ValueError`` for a recipe that watches no event."""
+    async with contextlib.AsyncExitStack() as stack:
+        for home, _ in homes:
+            await stack.enter_async_context(listening(home.agent.watches, home.folder, _no_trouble))
+        lives = [_Life(home, _step_seconds(home), events, leak) for home, events in homes]
+        await _live(lives, Moment.TOLD in moments, Moment.STEP in moments)
+    return [life.trace for life in lives]
+
+
+def _step_seconds(home: Home) -> int:
     asked = home.recipe.question.encoder
     if not is_watched(home.recipe) or not isinstance(asked, Occurrences):
         raise ValueError("the recipe does not watch an event")
-    async with listening(home.agent.watches, home.folder, _no_trouble):
-        return await _looked_at(home, events, asked.step_seconds, leak, moments)
+    return asked.step_seconds
 
 
 def _no_trouble(words: str) -> None:
     raise ValueError(words)
 
 
-async def _looked_at(
-    home: Home, events: Sequence[int], step_seconds: int, leak: Leak | None, moments: Moments
-) -> Trace:
-    trace, intruder = Trace(), _Intruder(home)
-    await home.agent.consider()
-    intruder.note()
-    if Moment.STEP in moments:
-        intruder.look(trace)
-    for times in events:
-        home.disk.writes, home.disk.syncs = [], 0
-        await _happens(home, times, leak)
-        touched = intruder.look(trace) if Moment.TOLD in moments else ()
-        home.agent.tick()  # there is a tick between every event and the end of its step
-        home.clock.jump(step_seconds)
+async def _live(lives: Sequence[_Life], told: bool, at_step: bool) -> None:
+    for life in lives:
+        await life.begin(at_step)
+    for step in range(lives[0].steps):
+        for life in lives:
+            await life.happen(step, told)
+        for life in lives:
+            life.tick()
+        lives[0].jump_to_end_of_step()
+        for life in lives:
+            life.end_step()
+        for life in lives:
+            await life.consider(at_step)
+    lives[0].jump_to_end_of_interval()
+    for life in lives:
+        await life.send()
+
+
+class _Life:
+    """One device, with its events and what is noted of it."""
+
+    def __init__(self, home: Home, step_seconds: int, events: Sequence[int], leak: Leak | None) -> None:
+        self._home, self._step_seconds, self._events, self._leak = home, step_seconds, events, leak
+        self._intruder, self.trace = _Intruder(home), Trace()
+        self._touched: tuple[tuple[float, int, int], ...] = ()
+
+    @property
+    def steps(self) -> int:
+        return len(self._events)
+
+    async def begin(self, look: bool) -> None:
+        await self._home.agent.consider()
+        self._intruder.note()
+        if look:
+            self._intruder.look(self.trace)
+
+    async def happen(self, step: int, look: bool) -> None:
+        """Report the event as often as it happens in the step, as an application does."""
+        self._home.disk.writes, self._home.disk.syncs = [], 0
+        for _ in range(self._events[step]):
+            await asyncio.to_thread(tell, self._home.folder, self._home.recipe.question.metric, 1)
+            if self._leak is not None:
+                await self._leak(self._home)
+        self._touched = self._intruder.look(self.trace) if look else ()
+
+    def tick(self) -> None:
+        self._home.agent.tick()
+
+    def jump_to_end_of_step(self) -> None:
+        self._home.clock.jump(self._step_seconds)
+
+    def end_step(self) -> None:
+        """Note the work of the update that ends a step."""
+        home, trace = self._home, self.trace
         home.entropy.drawn = 0
         start = time.thread_time_ns()
         home.agent.tick()
         trace.seconds.append((time.thread_time_ns() - start) / 1e9)
         trace.drawn.append(home.entropy.drawn)
-        written, synced = tuple(home.disk.writes), home.disk.syncs
-        await home.agent.consider()
-        touched += intruder.look(trace) if Moment.STEP in moments else ()
-        trace.writes.append(written + touched)
-        trace.syncs.append(synced)
-    await _sent(home)
-    trace.writes.append(intruder.look(trace))
-    return trace
+        self._touched = (*home.disk.writes, *self._touched)
+        trace.syncs.append(home.disk.syncs)
 
+    async def consider(self, look: bool) -> None:
+        await self._home.agent.consider()
+        touched = self._intruder.look(self.trace) if look else ()
+        self.trace.writes.append(self._touched + touched)
 
-async def _happens(home: Home, times: int, leak: Leak | None) -> None:
-    """Report the event ``times`` times, as an application does."""
-    for _ in range(times):
-        await asyncio.to_thread(tell, home.folder, home.recipe.question.metric, 1)
-        if leak is not None:
-            await leak(home)
+    def jump_to_end_of_interval(self) -> None:
+        self._home.clock.jump(max(0.0, self._home.recipe.interval.end - 1 - self._home.clock.now()))
 
-
-async def _sent(home: Home) -> None:
-    """Jump to the end of the recipe's interval and send the report, if one was made."""
-    home.clock.jump(max(0.0, home.recipe.interval.end - 1 - home.clock.now()))
-    await home.agent.send_due()
+    async def send(self) -> None:
+        """Send the report, if one was made."""
+        await self._home.agent.send_due()
+        self.trace.writes.append(self._intruder.look(self.trace))
 
 
 class _Intruder:
