@@ -8,6 +8,7 @@ the next batch.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from services.collector.progress import Progress, Subject
 from services.collector.records import Collection, CollectionState
@@ -25,6 +26,7 @@ from tacit.service.http.live_tokens import ShownToken
 
 WAIT_SECONDS = 10
 """Seconds that a poll asks the Leader to wait (RFC 7240): less than any timeout between the two."""
+LOST = "the Leader does not know the job that it took"
 _JOB = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -53,6 +55,10 @@ class LeaderExchange:
         job = row.id if method == "PUT" else answer.headers.get("location", "").rpartition("/")[2]
         if not _JOB.fullmatch(job):
             return await self._rows.later(row, "leader-answer", "the Leader named no collection job")
+        if row.detail == LOST:  # it may lose this one too: the next pause is longer, until it answers a poll
+            due = self._deps.clock.now() + self._rows.pause(answer)
+            kept = {"attempts": row.attempts, "rule": row.rule, "detail": row.detail}
+            return await self._rows.move(row, CollectionState.COLLECTING, job=job, next_attempt=due, **kept)
         # a poll for a batch that fills waits at the Leader, so the first one follows at once
         waits = self._deps.background and source.task.batch_mode is BatchMode.LEADER_SELECTED
         due = self._deps.clock.now() + (0.0 if answer.body or waits else self._rows.pause(answer))
@@ -66,7 +72,8 @@ class LeaderExchange:
         asked = self._deps.clock.now()
         answer = await self._deps.transport.request("GET", url, headers=headers)
         if answer.status == 404 and problem_type(answer.body) == "about:blank":
-            return await self._rows.move(row, CollectionState.REQUESTED, job="")
+            lost = replace(row, state=CollectionState.REQUESTED, job="")
+            return await self._rows.later(lost, "leader-answer", LOST)
         if not 200 <= answer.status < 300:
             return await self._rows.said_no(row, answer, source.party)
         if not answer.body:

@@ -21,6 +21,8 @@ from tacit.service.app import Deps
 from tacit.service.base.log import get_logger
 
 MAX_DETAIL = 500
+LEAST_PAUSE = 0.5
+"""Seconds between two polls at a Leader that asks for none."""
 
 
 class Pace(Protocol):
@@ -126,4 +128,4 @@ class Progress:
         text = answer.headers.get("retry-after", "").strip()
         if not (text.isascii() and text.isdigit()):
             return self._config.poll_seconds
-        return min(max(float(text[:9]), 0.0), self._config.max_poll_seconds)
+        return min(max(float(text[:9]), LEAST_PAUSE), self._config.max_poll_seconds)

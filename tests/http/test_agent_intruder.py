@@ -49,8 +49,7 @@ def recipe_of(model: str, statistic: str = "count") -> Recipe:
 
 
 class Street:
-    """Devices that live side by side, as many as one process keeps files open for, each from the first step on, with
-    the same log."""
+    """Devices that live from the first step on, with the same log."""
 
     def __init__(self, world: World, folder: Path, recipe: Recipe) -> None:
         self.world, self.folder, self.recipe = world, folder, recipe
@@ -58,17 +57,20 @@ class Street:
         world.log.add(*KIT.leaves(recipe))
         self.begin = world.clock.now()
 
-    async def lives(self, number: int, leak: Leak | None = None, moments: Moments = ONCE) -> list[tuple[Trace, int]]:
-        """``number`` devices, each with events (1) or without any (0) by the toss of a coin."""
+    async def lives(
+        self, number: int, leak: Leak | None = None, moments: Moments = ONCE, together: int = 1
+    ) -> list[tuple[Trace, int]]:
+        """``number`` devices, ``together`` of them side by side, each with events (1) or without any (0) by the toss of
+        a coin."""
         empty = self.folder / "empty.sqlite3"
         store = await SqlAgentStore.open(empty)
         await store.close()
         found: list[tuple[Trace, int]] = []
-        for first in range(0, number, KEPT):
+        for first in range(0, number, together):
             clock = self.world.clock
             clock.set_back(clock.now() - self.begin)
             labels, homes = [], []
-            for device in range(first, min(first + KEPT, number)):
+            for device in range(first, min(first + together, number)):
                 own = SEED.child(f"{self.recipe.name} {number} {device}")
                 labels.append(fair_flips(1, own))
                 events = events_of(STEPS, labels[-1], own)
@@ -146,7 +148,7 @@ async def test_every_planted_mistake_of_a_whole_device_is_found(world: World, tm
     6 * 3e-7, "six attackers, each a coin's binomial more than five standard errors to one side", runs=1
 )
 async def test_no_attacker_of_a_whole_device_does_better_than_a_coin(street: Street) -> None:
-    outcome = judged(await street.lives(160), 80, WHOLE_ATTACKERS)
+    outcome = judged(await street.lives(160), 80, WHOLE_ATTACKERS, await street.lives(161, together=KEPT))
     assert outcome.snapshots == 160 * 2 * (STEPS + 2)
     for one in outcome.attackers:
         assert one.advantage < SIGMAS * one.stderr, one

@@ -4,13 +4,15 @@ in the real one means something."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
+from typing import ClassVar
 
 from client_agent.panprivate.slots import Content, Disk
 from client_agent.panprivate.watch import Plan
 from infra.lab.intruder.attackers import ATTACKERS, Attacker
 from infra.lab.intruder.game import GameResult, judged
-from infra.lab.intruder.traces import ONCE, Keeper, KeeperKind, Moments, devices
+from infra.lab.intruder.traces import ONCE, TOGETHER, Keeper, KeeperKind, Moments, devices
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.ports import Entropy
@@ -109,6 +111,46 @@ class ReturnsEarly(Keeper):
         self._happened = False
 
 
+class Lingers(Keeper):
+    """Works longer at the end of a step in which the event happened."""
+
+    happened = False
+
+    def happen(self) -> None:
+        """Record the event as usual, and remember it."""
+        super().happen()
+        self.happened = True
+
+    def end_step(self) -> None:
+        """Update as usual, then hash for as long as an update."""
+        super().end_step()
+        if self.happened:
+            sha256(bytes(500_000))
+        self.happened = False
+
+
+class Shares(Keeper):
+    """Notes the event where all devices of the process see it, and the next update of any draws more."""
+
+    happened: ClassVar[list[bool]] = []
+
+    def __init__(self, plan: Plan, folder: Path, clock: SimClock, entropy: Entropy, disk: Disk) -> None:
+        super().__init__(plan, folder, clock, entropy, disk)
+        self._entropy = entropy
+
+    def happen(self) -> None:
+        """Record the event as usual, and note it."""
+        super().happen()
+        self.happened.append(True)
+
+    def end_step(self) -> None:
+        """Update as usual, and draw 32 bytes more if there is a note."""
+        super().end_step()
+        if self.happened:
+            self._entropy(32)
+        self.happened.clear()
+
+
 LEAKS: Mapping[str, KeeperKind] = {
     "update skipped": Skips,
     "sync on event": WritesAtOnce,
@@ -116,6 +158,8 @@ LEAKS: Mapping[str, KeeperKind] = {
     "same randomness": Repeats,
     "longer on event": Grows,
     "early return": ReturnsEarly,
+    "longer work": Lingers,
+    "note for all": Shares,
 }
 
 
@@ -130,7 +174,10 @@ def play(
 ) -> GameResult:
     """Let attackers learn from ``learning`` devices and guess for ``guessing`` fresh ones; all are observed at
     ``moments``."""
-    return judged(list(devices(plan, learning + guessing, entropy, kind, moments)), learning, attackers)
+    number = learning + guessing
+    alone = list(devices(plan, number, entropy, kind, moments))
+    beside = list(devices(plan, number, entropy.child("beside"), kind, moments, TOGETHER))
+    return judged(alone, learning, attackers, beside)
 
 
 def _repeated(entropy: Entropy) -> Entropy:

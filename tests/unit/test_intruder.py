@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from client_agent.panprivate.watch import Plan, Schedule
-from infra.lab.intruder.attackers import ATTACKERS, BestFeature, LogisticRegression, timing
-from infra.lab.intruder.traces import TWICE, Keeper, KeeperKind, Moment, Trace, devices, notes_reads
+from infra.lab.intruder.attackers import ATTACKERS, TIMING, LogisticRegression
+from infra.lab.intruder.game import judged
+from infra.lab.intruder.traces import TOGETHER, TWICE, Keeper, KeeperKind, Moment, Trace, devices, notes_reads
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.single_server import NonZero, Occurrences
@@ -89,8 +90,8 @@ class Works(Keeper):
 def test_what_ran_before_an_update_does_not_show_in_its_cpu_time(kind: KeeperKind, guessing: int) -> None:
     """Were devices to live one after the other, other work would show (78 % right): it fills caches, and moves the
     scheduler's time slice. A game in which that shows cannot judge a device."""
-    attackers = [BestFeature("timing", timing)]
-    (one,) = play(_plan(COUNT), guessing, guessing, SEED.child("large"), kind, attackers).attackers
+    lives = list(devices(_plan(COUNT), 2 * guessing, SEED.child("large"), kind, together=TOGETHER))
+    (one,) = judged(lives, guessing, [TIMING]).attackers
     assert one.advantage < SIGMAS * one.stderr, one
 
 

@@ -221,7 +221,7 @@ class WatchedRun(Drilled):
         learning, guessing = min(LEARNING // fewer, number), min(GUESSING // fewer, AS_MANY * number)
         game = Game(plan, learning, guessing, self._entropy(32))
         name = "an intruder looks at fresh devices, and guesses"
-        with self._timed("intruder"), self._stages.stage(name, learning + guessing) as tick:
+        with self._timed("intruder"), self._stages.stage(name, 2 * (learning + guessing)) as tick:
             return await played_beside(game, tick), guessing
 
     async def _result(

@@ -31,6 +31,11 @@ class Attacker(Protocol):
         """The attacker's name in tables."""
         ...
 
+    @property
+    def by_time(self) -> bool:
+        """Whether it guesses by how long updates took, which needs devices that live side by side."""
+        ...
+
     def learn(self, traces: Sequence[Trace], labels: Bits) -> Callable[[Sequence[Trace]], Bits]:
         """Learn from ``traces`` and their truths ``labels``; returns a function that guesses 0 or 1 for each trace."""
         ...
@@ -39,8 +44,8 @@ class Attacker(Protocol):
 class BestFeature:
     """Guesses by the one feature of a trace that, with its best threshold, was right most often."""
 
-    def __init__(self, name: str, features: Callable[[Trace], Sequence[float]]) -> None:
-        self.name = name
+    def __init__(self, name: str, features: Callable[[Trace], Sequence[float]], *, by_time: bool = False) -> None:
+        self.name, self.by_time = name, by_time
         self._features = features
 
     def learn(self, traces: Sequence[Trace], labels: Bits) -> Callable[[Sequence[Trace]], Bits]:
@@ -78,7 +83,7 @@ def _best_cut(values: Floats, labels: Bits) -> tuple[float, float, bool]:
 class LogisticRegression:
     """Logistic regression on the bytes of what memory held after every step, by gradient descent."""
 
-    name = "classifier"
+    name, by_time = "classifier", False
 
     def learn(self, traces: Sequence[Trace], labels: Bits) -> Callable[[Sequence[Trace]], Bits]:
         """The classifier that gradient descent finds for ``labels``."""
@@ -153,10 +158,11 @@ def metadata(trace: Trace) -> list[float]:
     ]
 
 
+TIMING: Attacker = BestFeature("timing", timing, by_time=True)
 ATTACKERS: Sequence[Attacker] = (
     BestFeature("byte statistics", byte_statistics),
     LogisticRegression(),
-    BestFeature("timing", timing),
+    TIMING,
     BestFeature("work", work),
     BestFeature("file metadata", metadata),
 )

@@ -30,13 +30,20 @@ class GameResult:
         return judged_together(self.attackers)
 
 
-def judged(lives: Sequence[tuple[Trace, int]], learning: int, attackers: Sequence[Attacker] = ATTACKERS) -> GameResult:
-    """Play the game over traces with their truths (1: with events); attackers learn from the first ``learning``."""
-    traces, truths = zip(*lives, strict=True)
-    labels, guessing = np.array(truths, dtype=np.int64), len(lives) - learning
+def judged(
+    lives: Sequence[tuple[Trace, int]],
+    learning: int,
+    attackers: Sequence[Attacker] = ATTACKERS,
+    beside: Sequence[tuple[Trace, int]] | None = None,
+) -> GameResult:
+    """Play the game over traces with their truths (1: with events); attackers learn from the first ``learning``.
+    ``beside``: as many devices that lived side by side, for attackers by time (default: ``lives``). All others judge
+    devices that lived one after the other, as what an event left in the process is then found in the same device."""
     found = []
     for attacker in attackers:
+        traces, truths = zip(*(lives if beside is None or not attacker.by_time else beside), strict=True)
+        labels, guessing = np.array(truths, dtype=np.int64), len(traces) - learning
         guess = attacker.learn(traces[:learning], labels[:learning])
         right = int((guess(traces[learning:]) == labels[learning:]).sum())
         found.append(Advantage(attacker.name, right, guessing))
-    return GameResult(sum(trace.snapshots for trace in traces), tuple(found))
+    return GameResult(sum(trace.snapshots for trace, _ in lives), tuple(found))

@@ -21,9 +21,10 @@ from tacit.ports import Entropy
 BUSIEST = 3
 """Most events in one step of a device with events."""
 TOGETHER = 50
-"""Devices that live side by side. Between an event and the next tick of its device there is the work of all others, as
-between the two there is up to a second of whatever else a device does. Without it the game would measure what the event
-left in the processor's caches and predictors a millisecond earlier, and where it moved the scheduler's time slice."""
+"""Devices that live side by side where times are judged. Between an event and the next tick of its device there is the
+work of all others, as between the two there is up to a second of whatever else a device does. Without it the game would
+measure what the event left in the processor's caches and predictors a millisecond earlier, and where it moved the
+scheduler's time slice."""
 UNREAD = 0
 """Access time that the intruder sets after a look (1970): any read changes it, even if the system records only the
 first access after a write (relatime)."""
@@ -123,15 +124,20 @@ KeeperKind = Callable[[Plan, Path, SimClock, Entropy, Disk], Keeper]
 
 
 def devices(
-    plan: Plan, number: int, entropy: SeededEntropy, kind: KeeperKind = Keeper, moments: Moments = ONCE
+    plan: Plan,
+    number: int,
+    entropy: SeededEntropy,
+    kind: KeeperKind = Keeper,
+    moments: Moments = ONCE,
+    together: int = 1,
 ) -> Iterator[tuple[Trace, int]]:
-    """Simulate ``number`` devices, each with events (1) or without (0) by the toss of a fair coin; yields their traces
-    and labels."""
+    """Simulate ``number`` devices, ``together`` of them side by side, each with events (1) or without (0) by the toss
+    of a fair coin; yields their traces and labels."""
     with scratch_folder("tacit-intruder-") as folder:
-        for first in range(0, number, TOGETHER):
+        for first in range(0, number, together):
             lives = [
                 _Life(plan, folder, device, entropy.child(f"device {device}"), kind)
-                for device in range(first, min(first + TOGETHER, number))
+                for device in range(first, min(first + together, number))
             ]
             _live(lives, plan.schedule.steps, moments)
             yield from ((life.trace, life.label) for life in lives)

@@ -2,7 +2,8 @@
 
 That is every byte in the agent's folder (the journal's database with its write-ahead log and free pages, states, locks,
 the socket and its folder), what is in memory, and which files were written or read between two looks. The agent is the
-product's own, and applications report events through its socket. Devices live side by side, as those of ``traces`` do.
+product's own, and applications report events through its socket. Devices live one after the other, or side by side
+where times are judged.
 """
 
 from __future__ import annotations
