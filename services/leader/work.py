@@ -187,17 +187,17 @@ class JobWork:
         held, step = held_together(party.task), chunk_size(party.task)
         for first in range(0, len(seqs), held):
             bodies = await self._bodies(seqs[first : first + held])
-            try:
-                for start in range(0, len(bodies), step):
-                    chunk = bodies[start : start + step]
+            while bodies:  # no name keeps the bytes that are dealt with while the next are read
+                try:
                     job, rejected = await asyncio.to_thread(
-                        prepare_leader, party, chunk, now, self._crypto, seen, again=again
+                        prepare_leader, party, bodies[:step], now, self._crypto, seen, again=again
                     )
-                    jobs.append(job)
-                    rejections += rejected
-            except Exception as error:
-                self._log.error("job_not_prepared", error=error, size=len(seqs))
-                raise PreparationError(type(error).__name__) from error
+                except Exception as error:
+                    self._log.error("job_not_prepared", error=error, size=len(seqs))
+                    raise PreparationError(type(error).__name__) from error
+                jobs.append(job)
+                rejections += rejected
+                bodies = bodies[step:]
         for rejection in rejections:
             if rejection.error is not None:
                 self._log.error("report_failed", error=rejection.error)

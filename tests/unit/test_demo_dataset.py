@@ -8,11 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from scipy.stats import binom
 
 from infra.lab.commands.demo import say_proposed
 from infra.lab.demo.dataset import RANDHIE, load_csv, load_randhie
+from infra.lab.demo.run import rate_of
 from infra.views.terminal import notes
 from tacit.errors import UsageError
+from tacit.recipe.writing.sampling_plan import SamplingPlan
 
 ROWS = 200
 Make = Callable[[str], Path]
@@ -231,3 +234,11 @@ def test_the_line_of_what_is_not_utf_8_is_told_wherever_it_is(tmp_path: Path) ->
     path.write_bytes(b"id,value\n" + b"1,\xc3\xa4\n" * 40_000 + b"1,\xff\n")
     with pytest.raises(UsageError, match="line 40002: not UTF-8 text"):
         load_csv(path, "value", edges=None, categories=None, devices=None)
+
+
+@pytest.mark.parametrize("devices", [200, 201, 300, 624, 625, 1000, 20_190, 100_000])
+def test_coins_leave_the_batch_of_a_demo_below_its_minimum_in_one_run_of_a_million_at_most(devices: int) -> None:
+    rate = rate_of(devices)
+    minimum = SamplingPlan(devices, rate).batch_size()
+    assert binom.cdf(minimum - 1, devices, float(rate)) < 1e-6
+    assert rate * devices < 5_001

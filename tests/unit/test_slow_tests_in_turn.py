@@ -59,13 +59,20 @@ def test_the_shares_of_a_file_are_all_its_slow_tests_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "then"),
+    ("others", "status", "then"),
     [
-        (pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.OK),
-        (pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.TESTS_FAILED),
+        (True, pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.OK),
+        (False, pytest.ExitCode.NO_TESTS_COLLECTED, pytest.ExitCode.NO_TESTS_COLLECTED),
+        (True, pytest.ExitCode.TESTS_FAILED, pytest.ExitCode.TESTS_FAILED),
     ],
 )
-def test_a_day_without_a_test_of_its_own_is_no_failure(status: pytest.ExitCode, then: pytest.ExitCode) -> None:
+def test_a_day_without_a_test_of_its_own_is_no_failure_if_its_files_have_tests_of_other_days(
+    others: bool, status: pytest.ExitCode, then: pytest.ExitCode
+) -> None:
     session: Any = SimpleNamespace(exitstatus=status)
-    Rotation(date(2026, 1, 1)).pytest_sessionfinish(session, status)
+    rotation = Rotation(date(2026, 1, 1))
+    config: Any = SimpleNamespace(hook=SimpleNamespace(pytest_deselected=lambda items: None))
+    item: Any = SimpleNamespace(nodeid="tests/none.py::test", get_closest_marker=lambda _name: None)
+    rotation.pytest_collection_modifyitems(config, [item] * others)
+    rotation.pytest_sessionfinish(session, status)
     assert session.exitstatus == then

@@ -218,15 +218,14 @@ class Staging:
     async def _status(self, name: str, task_id: str, transport: Transport) -> dict[str, Any]:
         """A server's own counts of a task, after it has read the log: it may have opted in and not seen yet that both
         have. It knows no such task while it could not read the log, and is asked again."""
-
-        async def told() -> dict[str, Any]:
+        path = f"/v1/tasks/{task_id}/status"
+        for earlier in range(TRIES - 1):
             await self._stack.settle(name)
-            answer = await self._operator_answer("GET", name, f"/v1/tasks/{task_id}/status", transport)
-            if answer.status == HTTPStatus.NOT_FOUND:
-                raise TransportError(f"{name} does not know the task yet")
-            return _document_of(name, answer)
-
-        return await self._patience(told)
+            answer = await self._operator_answer("GET", name, path, transport)
+            if answer.status != HTTPStatus.NOT_FOUND:
+                return _document_of(name, answer)
+            await self._patience.pause(earlier)
+        return _document_of(name, await self._operator_answer("GET", name, path, transport))
 
     def _client(self, transport: Transport) -> ObliviousClient:
         """Return a client that sends requests through the relay to the gateway, as devices do."""

@@ -60,6 +60,8 @@ async def refused_split_view(layout: Layout, policy: Policy, world: AgentDeps, p
         refusal = await _told(layout, policy, world, fork, patience)
     if refusal is None:
         raise Refusal("demo-staged", "a device believed a history that no witness had cosigned")
+    if refusal.rule != "log-checkpoint":
+        raise Refusal("demo-staged", f"a device refused the second history, but not for want of witnesses: {refusal}")
     return StagedRefusal(ATTEMPT, "witnesses, device", f"{refusal.rule}: {refusal.detail}")
 
 
