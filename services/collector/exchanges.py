@@ -26,7 +26,7 @@ from tacit.service.http.live_tokens import ShownToken
 
 WAIT_SECONDS = 10
 """Seconds that a poll asks the Leader to wait (RFC 7240): less than any timeout between the two."""
-LOST = "the Leader does not know the job that it took"
+LOST = "leader-lost-job"
 _JOB = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 
@@ -55,7 +55,7 @@ class LeaderExchange:
         job = row.id if method == "PUT" else answer.headers.get("location", "").rpartition("/")[2]
         if not _JOB.fullmatch(job):
             return await self._rows.later(row, "leader-answer", "the Leader named no collection job")
-        if row.detail == LOST:  # it may lose this one too: the next pause is longer, until it answers a poll
+        if row.rule == LOST:  # it may lose this one too: the next pause is longer, until it answers a poll
             due = self._deps.clock.now() + self._rows.pause(answer)
             kept = {"attempts": row.attempts, "rule": row.rule, "detail": row.detail}
             return await self._rows.move(row, CollectionState.COLLECTING, job=job, next_attempt=due, **kept)
@@ -73,7 +73,7 @@ class LeaderExchange:
         answer = await self._deps.transport.request("GET", url, headers=headers)
         if answer.status == 404 and problem_type(answer.body) == "about:blank":
             lost = replace(row, state=CollectionState.REQUESTED, job="")
-            return await self._rows.later(lost, "leader-answer", LOST)
+            return await self._rows.later(lost, LOST, "the Leader does not know the job that it took")
         if not 200 <= answer.status < 300:
             return await self._rows.said_no(row, answer, source.party)
         if not answer.body:

@@ -1,25 +1,22 @@
-"""The game of an intruder with state keepers that have one mistake each. As the intruder finds these, finding nothing
-in the real one means something."""
+"""State keepers that have one mistake each. As the intruder finds these, finding nothing in the real one means
+something."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from typing import ClassVar
 
 from client_agent.panprivate.slots import Content, Disk
 from client_agent.panprivate.watch import Plan
-from infra.lab.intruder.attackers import ATTACKERS, Attacker
-from infra.lab.intruder.game import GameResult, judged
-from infra.lab.intruder.traces import ONCE, TOGETHER, Keeper, KeeperKind, Moments, devices
+from infra.lab.intruder.traces import Keeper, KeeperKind
 from infra.lab.kit.clock import SimClock
-from infra.lab.kit.entropy import SeededEntropy
 from tacit.ports import Entropy
 
 
-class Skips(Keeper):
-    """Writes nothing at the end of a step in which nothing happened."""
+class Remembers(Keeper):
+    """Knows at the end of a step whether the event happened, which is no mistake by itself."""
 
     happened = False
 
@@ -27,6 +24,10 @@ class Skips(Keeper):
         """Record the event as usual, and remember it."""
         super().happen()
         self.happened = True
+
+
+class Skips(Remembers):
+    """Writes nothing at the end of a step in which nothing happened."""
 
     def tick(self) -> None:
         """Leave the state as it is when a step passes."""
@@ -88,38 +89,25 @@ class Grows(Keeper):
             file.write(self.noted)
 
 
-class ReturnsEarly(Keeper):
+class ReturnsEarly(Remembers):
     """Skips the rerandomisation at the end of a step in which nothing happened, and writes the old state."""
 
     def __init__(self, plan: Plan, folder: Path, clock: SimClock, entropy: Entropy, disk: Disk) -> None:
         super().__init__(plan, folder, clock, entropy, disk)
         self._slots, self._step = self.watch._slots, 0
-        self._happened = False
-
-    def happen(self) -> None:
-        """Record the event as usual, and remember it."""
-        super().happen()
-        self._happened = True
 
     def end_step(self) -> None:
         """Always write the state, but rerandomise it only if the event happened."""
         self._step += 1
-        if self._happened:
+        if self.happened:
             super().end_step()
         else:
             self._slots.write(Content(self._step, self.watch.plan.head() + self.watch.state))
-        self._happened = False
+        self.happened = False
 
 
-class Lingers(Keeper):
+class Lingers(Remembers):
     """Works longer at the end of a step in which the event happened."""
-
-    happened = False
-
-    def happen(self) -> None:
-        """Record the event as usual, and remember it."""
-        super().happen()
-        self.happened = True
 
     def end_step(self) -> None:
         """Update as usual, then hash for as long as an update."""
@@ -161,23 +149,6 @@ LEAKS: Mapping[str, KeeperKind] = {
     "longer work": Lingers,
     "note for all": Shares,
 }
-
-
-def play(
-    plan: Plan,
-    learning: int,
-    guessing: int,
-    entropy: SeededEntropy,
-    kind: KeeperKind = Keeper,
-    attackers: Sequence[Attacker] = ATTACKERS,
-    moments: Moments = ONCE,
-) -> GameResult:
-    """Let attackers learn from ``learning`` devices and guess for ``guessing`` fresh ones; all are observed at
-    ``moments``."""
-    number = learning + guessing
-    alone = list(devices(plan, number, entropy, kind, moments))
-    beside = list(devices(plan, number, entropy.child("beside"), kind, moments, TOGETHER))
-    return judged(alone, learning, attackers, beside)
 
 
 def _repeated(entropy: Entropy) -> Entropy:

@@ -9,14 +9,14 @@ import pytest
 
 from client_agent.panprivate.watch import Plan, Schedule
 from infra.lab.intruder.attackers import ATTACKERS, TIMING, LogisticRegression
-from infra.lab.intruder.game import judged
+from infra.lab.intruder.game import judged, played
 from infra.lab.intruder.traces import TOGETHER, TWICE, Keeper, KeeperKind, Moment, Trace, devices, notes_reads
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.single_server import NonZero, Occurrences
 from tacit.panprivate.stored import OneServer, StoredState, TwoServers
 from tacit.panprivate.two_servers import SharedNonZero, Sharing
-from tests.kit.leaks import LEAKS, play
+from tests.kit.leaks import LEAKS
 
 SEED = SeededEntropy(b"intruder")
 PUBLIC, OTHER = (PrivateKey.generate(SEED).public_key() for _ in range(2))
@@ -43,7 +43,7 @@ def _plan(stored: StoredState) -> Plan:
     5 * 3e-7, "five attackers, each a coin's binomial more than five standard errors to one side", runs=2
 )
 def test_no_attacker_does_better_than_a_coin(stored: StoredState, guessing: int) -> None:
-    outcome = play(_plan(stored), guessing, guessing, SEED.child(str(guessing)))
+    outcome = played(_plan(stored), guessing, guessing, SEED.child(str(guessing)))
     assert outcome.snapshots == 2 * guessing * 2 * 5
     for one in outcome.attackers:
         assert one.advantage < SIGMAS * one.stderr, one
@@ -64,11 +64,11 @@ def test_one_look_between_an_event_and_its_tick_tells_nothing_and_a_second_one_t
     stored: StoredState, guessing: int
 ) -> None:
     own = SEED.child(f"told {guessing}")
-    outcome = play(_plan(stored), guessing, guessing, own, moments=(Moment.TOLD,))
+    outcome = played(_plan(stored), guessing, guessing, own, moments=(Moment.TOLD,))
     assert outcome.snapshots == 2 * guessing * 2 * 4
     for one in outcome.attackers:
         assert one.advantage < SIGMAS * one.stderr, one
-    assert play(_plan(stored), 20, 20, own, moments=TWICE).best.advantage == 1
+    assert played(_plan(stored), 20, 20, own, moments=TWICE).best.advantage == 1
 
 
 class Works(Keeper):
@@ -99,7 +99,7 @@ def test_what_ran_before_an_update_does_not_show_in_its_cpu_time(kind: KeeperKin
 def test_every_planted_mistake_is_found(leak: str, tmp_path: Path) -> None:
     if leak == "read on event" and not notes_reads(tmp_path):
         pytest.skip("the file system notes no reads")
-    outcome = play(_plan(COUNT), 60, 60, SEED.child(leak), LEAKS[leak])
+    outcome = played(_plan(COUNT), 60, 60, SEED.child(leak), LEAKS[leak])
     assert outcome.best.advantage > 0.7, outcome
 
 

@@ -7,12 +7,13 @@ import pytest
 from scipy.stats import beta, binom
 
 from client_agent.panprivate.watch import Plan, Schedule
+from infra.lab.intruder.game import played
 from infra.lab.intruder.verdict import FALSE_ALARM, Advantage, chance_of, highest_rate, judged_together
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.single_server import NonZero
 from tacit.panprivate.stored import OneServer
-from tests.kit.leaks import LEAKS, play
+from tests.kit.leaks import LEAKS
 
 SEED = SeededEntropy(b"verdict")
 PLAN = Plan(bytes(32), OneServer(NonZero(PrivateKey.generate(SEED).public_key())), Schedule(1_000_000, 60, 3))
@@ -84,13 +85,13 @@ def test_a_verdict_takes_attackers_and_a_rate(wrong: tuple[list[Advantage], floa
 
 @pytest.mark.false_alarm(FALSE_ALARM, "the verdict's own rate: CPU times differ from run to run", runs=3)
 def test_an_honest_keeper_is_not_accused() -> None:
-    assert play(PLAN, 100, 100, SEED.child("honest")).verdict.found == ()
+    assert played(PLAN, 100, 100, SEED.child("honest")).verdict.found == ()
 
 
 @pytest.mark.parametrize("leak", ["update skipped", "same randomness", "longer on event", "early return"])
 def test_a_leaking_keeper_is_caught(leak: str) -> None:
     """Its advantage is 0.9 at least: of 60 guesses 44 right are enough, and fewer have a probability below 1e-8."""
-    verdict = play(PLAN, 60, 60, SEED.child(leak), LEAKS[leak]).verdict
+    verdict = played(PLAN, 60, 60, SEED.child(leak), LEAKS[leak]).verdict
     assert verdict.found
     assert verdict.least > 0
     assert binom.cdf(least_right(60, 5) - 1, 60, 0.95) < 1e-8

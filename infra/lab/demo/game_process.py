@@ -14,8 +14,7 @@ from multiprocessing.connection import Connection
 
 from client_agent.panprivate.watch import Plan
 from infra.lab.devices.pool import deaf_to_interrupts
-from infra.lab.intruder.game import GameResult, judged
-from infra.lab.intruder.traces import TOGETHER, Trace, devices
+from infra.lab.intruder.game import GameResult, played
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import Fatal
 
@@ -31,8 +30,7 @@ class Game:
 
 
 async def played_beside(game: Game, tick: Callable[[], None]) -> GameResult:
-    """What came of the game; ``tick`` is called for every device, of those that live one after the other and of those
-    side by side. Raises ``Fatal`` where the process dies."""
+    """What came of the game; ``tick`` is that of ``played``. Raises ``Fatal`` where the process dies."""
     context = multiprocessing.get_context("spawn")
     mine, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_play, args=(game, theirs), daemon=True)
@@ -60,14 +58,6 @@ def _result(said: Connection, tick: Callable[[], None]) -> GameResult:
 
 
 def _play(game: Game, results: Connection) -> None:
-    entropy, number = SeededEntropy(game.seed), game.learning + game.guessing
-    alone: list[tuple[Trace, int]] = []
-    beside: list[tuple[Trace, int]] = []
     with results, contextlib.suppress(BrokenPipeError):
-        for life in devices(game.plan, number, entropy):
-            alone.append(life)
-            results.send(None)
-        for life in devices(game.plan, number, entropy.child("beside"), together=TOGETHER):
-            beside.append(life)
-            results.send(None)
-        results.send(judged(alone, game.learning, beside=beside))
+        entropy = SeededEntropy(game.seed)
+        results.send(played(game.plan, game.learning, game.guessing, entropy, tick=lambda: results.send(None)))

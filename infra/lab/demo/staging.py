@@ -220,7 +220,7 @@ class Staging:
         have. It knows no such task while it could not read the log, and is asked again."""
         path = f"/v1/tasks/{task_id}/status"
         for earlier in range(TRIES - 1):
-            await self._stack.settle(name)
+            await self._settle(name)
             answer = await self._operator_answer("GET", name, path, transport)
             if answer.status != HTTPStatus.NOT_FOUND:
                 return _document_of(name, answer)

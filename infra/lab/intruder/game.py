@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from client_agent.panprivate.watch import Plan
 from infra.lab.intruder.attackers import ATTACKERS, Attacker
-from infra.lab.intruder.traces import Trace
+from infra.lab.intruder.traces import ONCE, TOGETHER, Keeper, KeeperKind, Moments, Trace, devices
 from infra.lab.intruder.verdict import Advantage, Verdict, judged_together
+from infra.lab.kit.entropy import SeededEntropy
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +49,25 @@ def judged(
         right = int((guess(traces[learning:]) == labels[learning:]).sum())
         found.append(Advantage(attacker.name, right, guessing))
     return GameResult(sum(trace.snapshots for trace, _ in lives), tuple(found))
+
+
+def played(
+    plan: Plan,
+    learning: int,
+    guessing: int,
+    entropy: SeededEntropy,
+    kind: KeeperKind = Keeper,
+    moments: Moments = ONCE,
+    tick: Callable[[], None] = lambda: None,
+) -> GameResult:
+    """Play the game over devices that keep a state: attackers learn from ``learning`` of them and guess for
+    ``guessing`` fresh ones; all are observed at ``moments``. ``tick`` is called for every device, of those that live
+    one after the other and of those side by side."""
+
+    def lived(own: SeededEntropy, together: int) -> Iterator[tuple[Trace, int]]:
+        for life in devices(plan, learning + guessing, own, kind, moments, together):
+            tick()
+            yield life
+
+    alone, beside = list(lived(entropy, 1)), list(lived(entropy.child("beside"), TOGETHER))
+    return judged(alone, learning, beside=beside)
