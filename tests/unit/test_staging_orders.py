@@ -35,7 +35,7 @@ class FakeProcess:
 class Service(ServiceProcess):
     """A service that starts and stops at once, or cannot start."""
 
-    starts = True
+    starts = able = True
     told: list[tuple[str, ...]]
 
     async def stop(self) -> None:
@@ -60,7 +60,11 @@ def services(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> list[Service]:
     async def at_once(*_rest: object) -> None:
         await asyncio.sleep(0)
 
+    async def is_able(_layout: Layout, service: Service) -> bool:
+        return service.able
+
     monkeypatch.setattr("infra.tools.staging.orders._until_able", at_once)
+    monkeypatch.setattr("infra.tools.staging.orders._is_able", is_able)
     found = []
     for number, name in enumerate(layout.services):
         service = Service(service_part(layout, name), cast("Any", FakeProcess(100 + number)))
@@ -108,6 +112,16 @@ def test_services_start_again_one_after_another_and_only_those_that_are_meant(
     answer = asyncio.run(ordered(layout, services, Order(Act.START, (), ("--accept-rollback",))))
     assert [one.told for one in services if one.title == "helper"] == [[(), ("--accept-rollback",)]]
     assert answer["done"] == [one.title for one in services]
+
+
+def test_a_service_between_two_failures_is_started_with_what_a_person_adds(
+    layout: Layout, services: list[Service]
+) -> None:
+    """It is started again and again by itself: its newest process runs, and will end as the last one did."""
+    leader = next(one for one in services if one.title == "leader")
+    leader.able = False
+    asyncio.run(ordered(layout, services, Order(Act.START, ("leader",), ("--accept-rollback",))))
+    assert leader.told == [("--accept-rollback",)]
 
 
 def test_a_service_that_does_not_start_ends_the_order_and_says_why(layout: Layout, services: list[Service]) -> None:

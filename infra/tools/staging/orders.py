@@ -134,7 +134,9 @@ async def _answer(layout: Layout, services: Sequence[Service], path: Path, clock
 async def _carry_out(layout: Layout, service: Service, order: Order, clock: Clock) -> None:
     """Apply an order to one service. Raises ``UsageError`` if the service does not become ready."""
     await service.look()
-    if order.act is not Act.START:
+    # one that is about to end, as it was started without what it needs, must not pass for one that runs
+    ends_soon = order.also and service.runs and not await _is_able(layout, service)
+    if order.act is not Act.START or ends_soon:
         await service.stop()
     if order.act is not Act.STOP and not service.runs:
         await service.start(layout, order.also)
@@ -145,16 +147,21 @@ async def _until_able(layout: Layout, service: Service, clock: Clock) -> None:
     """Wait until the service says that it can do its work. It may be unable to while another service is stopped, so
     only a service that ends is an error."""
     until, looks = clock.now() + READY_SECONDS, 0
-    async with layout.transport(timeout=ANSWER_SECONDS) as transport:
-        while looks < _LOOKS and clock.now() < until:
-            await service.look()
-            if not service.runs:
-                raise UsageError(f"{service.title} has ended: {service.last_words().removeprefix('tacit: ')}")
-            with contextlib.suppress(TransportError):
-                parts = service.part.services
-                found = [await process_status(transport, part.label, part.url) for part in parts]
-                looks = looks + 1 if all(one.ready for one in found) else 0
-            await clock.sleep(LOOK_SECONDS)
+    while looks < _LOOKS and clock.now() < until:
+        await service.look()
+        if not service.runs:
+            raise UsageError(f"{service.title} has ended: {service.last_words().removeprefix('tacit: ')}")
+        looks = looks + 1 if await _is_able(layout, service) else 0
+        await clock.sleep(LOOK_SECONDS)
+
+
+async def _is_able(layout: Layout, service: Service) -> bool:
+    """Whether the service says that it can do its work."""
+    with contextlib.suppress(TransportError):
+        async with layout.transport(timeout=ANSWER_SECONDS) as transport:
+            parts = service.part.services
+            return all([(await process_status(transport, part.label, part.url)).ready for part in parts])
+    return False
 
 
 def chosen(services: Sequence[Service], names: Sequence[str]) -> list[Service]:
