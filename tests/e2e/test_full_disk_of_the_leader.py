@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 import signal
+import sqlite3
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,15 @@ from tests.http.test_full_disk import Disk, make_disk  # noqa: F401 - a fixture
 from tests.kit.processes import ReadyProcess
 
 MEGABYTES = 4
+
+
+def log_emptied(folder: Path) -> bool:
+    """Empty the write-ahead log of the one database in ``folder``, whose free pages would hold all reports that are
+    still to come; False where a reader is in the way."""
+    [log] = folder.rglob("*-wal")
+    with contextlib.closing(sqlite3.connect(log.with_name(log.name.removesuffix("-wal")))) as connection:
+        busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
 
 
 @pytest.mark.slow
@@ -38,7 +49,11 @@ async def test_devices_wait_until_a_full_leader_has_room_and_every_report_counts
         await asyncio.to_thread(process.ready)
         layout = load_layout(layout.state_dir)
 
+        async def there_is_no_room_in_the_log() -> bool:
+            return await asyncio.to_thread(log_emptied, disk.folder / "leader")
+
         async def it_is_full_for_a_while() -> None:
+            await until("the write-ahead log is empty", there_is_no_room_in_the_log)
             disk.fill()
             await told(layout, "leader is not ready: there is no room for the database")
             disk.empty()
