@@ -21,7 +21,7 @@ from typer.core import TyperCommand
 from typer.exceptions import TyperException
 from typer.models import TyperInfo
 
-from infra.base.imports import no_collection
+from infra.base.garbage import no_collection
 from infra.views.plain import visible
 from tacit import __version__
 from tacit.errors import Abort, Fatal, HarmfulToRetryError, Refusal, TacitError

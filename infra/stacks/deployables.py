@@ -13,7 +13,7 @@ from typing import Any
 
 from aiohttp import web
 
-from infra.base.imports import no_collection
+from infra.base.garbage import no_collection, spare_what_is_here
 from infra.base.loops import loop_name
 from infra.base.service_names import KINDS, MODULES, kind_of
 from tacit.adapters.databases.watermark import Recovery
@@ -64,6 +64,7 @@ async def run_service(name: str, config_path: Path, recovery: Recovery = Recover
 
 
 def announce(ready: Ready) -> None:
-    """Print the READY line, and log which event loop the service runs on."""
+    """Print the READY line of a process that has started, and log which event loop the service runs on."""
+    spare_what_is_here()
     print_ready(ready)
     get_logger(ready.service).info("serving", event_loop=loop_name())
