@@ -65,9 +65,8 @@ class _Leader:
         alone = [one.exchange for one in uploads]
         if len(uploads) == 1 or self._deps.clock.now() < self._alone_until:
             return await self._post_each(alone)
-        headers = {**self._credential.headers(), "Content-Type": UPLOAD_REQ_FRAME}
-        frame = Exchange(frames_url(self._base), headers, encode_requests([one.message for one in uploads]))
-        answer = await self.post(frame)
+        body = encode_requests([one.message for one in uploads])
+        answer = await self.post(Exchange(frames_url(self._base), {"Content-Type": UPLOAD_REQ_FRAME}, body))
         if not isinstance(answer, TransportError) and _refuses(answer):
             self._alone_until = self._deps.clock.now() + PAUSE_SECONDS
             get_logger("gateway").warning("frame_not_taken", target=self._base, status=answer.status)
@@ -78,9 +77,10 @@ class _Leader:
         return await asyncio.gather(*map(self.post, exchanges))
 
     async def post(self, one: Exchange) -> Answer:
-        """The answer to one request."""
+        """The answer to one request, with which the gateway shows its credential."""
+        headers = {**one.headers, **self._credential.headers()}
         try:
-            return await self._deps.transport.request("POST", one.url, headers=one.headers, body=one.body)
+            return await self._deps.transport.request("POST", one.url, headers=headers, body=one.body)
         except TransportError as error:
             return error
 

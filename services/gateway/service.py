@@ -173,8 +173,7 @@ class Gateway:
         target = self.targets.target_of(request)
         date = request_date(request.fields, self._deps.clock.now(), self.config.date_window)
         self._check_remembered(date)
-        headers = {**_passed(request), **target.credential.headers()}
-        return _Passing(place, size, SeenRequest(enc, date), target, request.method, headers, request.content)
+        return _Passing(place, size, SeenRequest(enc, date), target, request.method, _passed(request), request.content)
 
     def _check_remembered(self, date: int) -> None:
         """Refuse a request that may have passed before the replay window was restored from a backup, judged by its
@@ -239,8 +238,8 @@ class Gateway:
         return await self._asked(self._group.post_all(exchanges), len(group))
 
     async def _exchange(self, one: _Passing) -> list[HttpResponse]:
-        transport = self._deps.transport
-        return [await transport.request(one.method, one.target.url, headers=one.headers, body=one.content)]
+        headers = {**one.headers, **one.target.credential.headers()}
+        return [await self._deps.transport.request(one.method, one.target.url, headers=headers, body=one.content)]
 
     async def _asked(
         self, answers: Awaitable[Sequence[HttpResponse | TransportError]], count: int
