@@ -72,6 +72,10 @@ async def test_devices_wait_until_a_full_leader_has_room_and_every_report_counts
             return all(line.partition(": ")[2] in tokens for line in after.problems)
 
         await until("all is well", all_is_well)
-        assert "leader is ready again" in process.stderr or "leader is not ready" not in process.stderr
+
+        async def it_is_said() -> bool:
+            return "leader is ready again" in process.stderr or "leader is not ready" not in process.stderr
+
+        await until("tacit up says that the leader is ready again", it_is_said)
         process.signal(signal.SIGTERM)
         assert await asyncio.to_thread(process.wait) == 0
