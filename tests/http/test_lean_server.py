@@ -418,6 +418,33 @@ async def test_an_endless_head_is_refused_before_it_takes_memory() -> None:
         assert (await read_answer(reader))[0] == 400
 
 
+@pytest.mark.parametrize("ended", [True, False], ids=["a whole head", "a head without an end"])
+@pytest.mark.parametrize("size", [1000, 7000, 60_000], ids=["in small pieces", "in pieces", "at once"])
+async def test_a_head_above_the_bound_is_refused_whatever_it_asks_for(size: int, ended: bool) -> None:
+    raw = _head(*(f"X-{number}: {'y' * 8000}" for number in range(5)), line=b"GET /elsewhere HTTP/1.1\r\n")
+    raw = raw if ended else raw[:-2]
+    async with served("lean") as server:
+        reader, writer = await server.connect()
+        for at in range(0, len(raw), size):
+            writer.write(raw[at : at + size])
+            await asyncio.sleep(0.001)
+        status, headers, _, closed = await read_answer(reader, b"GET")
+        assert (status, headers["content-type"], closed) == (400, "application/problem+json", True)
+
+
+async def test_heads_up_to_the_bound_are_read_one_after_the_other() -> None:
+    raw = _head(*(f"X-{number}: {'y' * 8000}" for number in range(4)), line=b"GET /elsewhere HTTP/1.1\r\n")
+    async with served("lean") as server:
+        reader, writer = await server.connect()
+        for _ in range(3):
+            writer.write(raw[:20_000])
+            await asyncio.sleep(0.001)
+            writer.write(raw[20_000:-1])
+            await asyncio.sleep(0.001)
+            writer.write(raw[-1:])
+            assert (await read_answer(reader, b"GET"))[0] == 404
+
+
 async def test_endless_chunk_framing_is_refused() -> None:
     async with served("lean") as server:
         reader, writer = await server.connect()

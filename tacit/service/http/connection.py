@@ -20,8 +20,8 @@ from aiohttp.helpers import rfc822_formatted_time
 from tacit.errors import Abort
 from tacit.service.base.log import get_logger
 from tacit.service.http.admission import Admission, Visit, source_of
-from tacit.service.http.lean import Asking, Reader, Serving, encode_answer
-from tacit.service.http.problems import Answer, problem_response, too_slow
+from tacit.service.http.lean import MOST_HEAD, Asking, Reader, Serving, encode_answer
+from tacit.service.http.problems import Answer, bad_request, problem_answer, problem_response, too_slow
 
 SWEEP_SECONDS = 1.0
 PROXY_LINE = 107
@@ -40,6 +40,7 @@ class Connection(web.RequestHandler):
         "_answering",
         "_body",
         "_discarded",
+        "_heading",
         "_held",
         "_line",
         "_raw",
@@ -58,6 +59,7 @@ class Connection(web.RequestHandler):
         self._body: StreamReader | None = None
         self._answered = 0
         self._discarded = 0
+        self._heading = 0
         self._held = b""
         self._line: bytes | None = None
         self._raw: socket.socket | None = None
@@ -140,11 +142,30 @@ class Connection(web.RequestHandler):
                 return
             self._reader, data = None, rest
         before = self._request_count
+        if before == self._answered and self._is_head_too_large(data):
+            return
         super().data_received(data)
+        if self._request_count > before:
+            self._heading = 0
         if self._request_count > before and self._messages:
             self._body = self._messages[-1][1]
         if self._upgraded or self._request_count - self._answered > 1:
             self.close()  # one turn answers one request only: RFC 9112, sections 7.8 and 9.3.2
+
+    def _is_head_too_large(self, data: bytes) -> bool:
+        """Whether a head that aiohttp reads is above the bound of all heads: aiohttp bounds its fields, but neither
+        their number nor their sum. If so, it is answered (400); the rest is awaited as after ``_send``."""
+        end = data.find(b"\r\n\r\n")
+        self._heading += len(data) if end < 0 else end
+        if self._heading <= MOST_HEAD or self.transport is None:
+            return False
+        self._close = True
+        self.transport.write(encode_answer(problem_answer(bad_request()), rfc822_formatted_time(), last=True))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        if self._visit is not None:
+            self._admission.answered(self._visit, self._loop.time(), linger=True)
+        return True
 
     def _is_whole(self) -> bool:
         """Whether a whole unanswered request has arrived, or as much as its answer takes."""
