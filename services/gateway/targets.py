@@ -50,6 +50,7 @@ class AllowList:
             if parts.path or parts.query or parts.fragment:
                 raise UsageError("targets: an origin has no path; put the path in path_prefix")
             self._rules.append((origin, rule, ShownToken(rule.bearer)))
+        _require_one_credential(rules)
         self._known = lru_cache(maxsize=_KNOWN_TARGETS)(self._check)
 
     def troubles(self) -> list[Callable[[], str]]:
@@ -79,6 +80,14 @@ class AllowList:
             if origin == allowed and method in rule.methods and _below(match[1], rule.path_prefix):
                 return Target(rule.origin + path, rule.origin + match[1], allowed, credential)
         raise refused_target()
+
+
+def _require_one_credential(rules: Sequence[TargetRule]) -> None:
+    """Raise ``UsageError`` where a leader that takes frames is shown different credentials by different rules: a frame
+    has one for all of its uploads."""
+    for leader in {rule.leader_url for rule in rules if rule.frames}:
+        if len({rule.bearer for rule in rules if rule.leader_url == leader}) > 1:
+            raise UsageError("targets: rules for one leader with frames need the same bearer file, or none")
 
 
 def _authority(request: Request) -> str:

@@ -220,6 +220,16 @@ async def test_a_target_knows_the_gateway_by_its_credential_and_no_other_target_
     assert "gateway-credential" not in repr(gateway.settings) + repr(gateway.app[GATEWAY])
 
 
+async def test_rules_for_one_leader_with_frames_show_it_one_credential(start: Start, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        write_secret(tmp_path / name, b"gateway-credential\n")
+    framed = {"origin": TARGET, "path_prefix": "/tasks/", "bearer": str(tmp_path / "one"), "frames": True}
+    for second in ({"bearer": str(tmp_path / "other")}, {}, {"frames": True}):
+        with pytest.raises(UsageError, match="rules for one leader with frames need the same bearer"):
+            await start(targets=[framed, {"origin": TARGET, "path_prefix": "/", **second}])
+    await start(targets=[framed, {**framed, "methods": ["PUT"]}, {"origin": TARGET, "path_prefix": "/v1/"}])
+
+
 async def test_that_a_target_does_not_know_the_gateway_is_not_told_the_client_as_its_own_fault(start: Start) -> None:
     gateway = await start()
     gateway.targets.answer = HttpResponse(401, {"content-type": PROBLEM_JSON}, b"{}")
