@@ -60,11 +60,11 @@ async def run_service(name: str, config_path: Path, recovery: Recovery = Recover
     async with service.make_transport(config) as transport:
         deps = Deps(SystemClock(), OsEntropy(), transport, recovery=recovery)
         app = service.create_app(config, deps)
+        spare_what_is_here()
         await serve_all([Site.of(app, config)], ready=announce, insecure_http=config.insecure_http)
 
 
 def announce(ready: Ready) -> None:
-    """Print the READY line of a process that has started, and log which event loop the service runs on."""
-    spare_what_is_here()
+    """Print the READY line, and log which event loop the service runs on."""
     print_ready(ready)
     get_logger(ready.service).info("serving", event_loop=loop_name())

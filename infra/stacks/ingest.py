@@ -17,6 +17,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from infra.base.garbage import spare_what_is_here
 from infra.stacks.deployables import announce, deployable
 from tacit.adapters.network.origins import origin_of
 from tacit.adapters.system import OsEntropy, SystemClock
@@ -105,6 +106,7 @@ async def run_ingest(gateway_config: Path, leader_config: Path, leader_url: str 
         url = leader_url or leader_url_of(at_leader.listen, getattr(at_leader, "prefix", ""))
         transport = LocalUploads(to_targets, url, upload_call(leader_app))
         gateway_app = gateway.create_app(at_gateway, Deps(clock, entropy, transport))
+        spare_what_is_here()
         await serve_all(
             [Site.of(leader_app, at_leader), Site.of(gateway_app, at_gateway)],
             ready=announce,
