@@ -14,8 +14,9 @@ class Frames(Frozen):
 
     max_messages: int = Field(default=64, ge=1, le=256)
     """Messages at which a frame is full and is sent; not above the gateway's ``max_frame_messages``."""
-    max_bytes: int = Field(default=2 << 20, ge=1 << 12, le=64 << 20)
-    """Bytes at which a frame is full and is sent; not above the gateway's ``max_frame``."""
+    max_bytes: int = Field(default=1_000_000, ge=1 << 12, le=64 << 20)
+    """Bytes at which a frame is full and is sent; not above the gateway's ``max_frame``. From 1 MiB on, each is new
+    memory of the system."""
     max_delay: float = Field(default=0.05, gt=0, le=5)
     """Seconds that a frame waits for more messages."""
 
