@@ -195,3 +195,14 @@ class ReportRejected(TacitError):
         super().__init__(f"{code.name.lower()}: {cause}")
         self.code = code
         self.cause = cause
+
+
+def drop_frames(error: BaseException) -> None:
+    """Forget where an error was raised, and those that led to it, once it was answered: the frames hold whole requests,
+    often in a circle with the error, so that they would stay until the next search for garbage."""
+    left: list[BaseException | None] = [error]
+    while left:
+        one = left.pop()
+        if one is not None and one.__traceback__ is not None:
+            one.__traceback__ = None
+            left += (one.__cause__, one.__context__)

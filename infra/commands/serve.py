@@ -15,6 +15,8 @@ import typer
 from infra.base.loops import fastest_loop
 from infra.base.service_names import KINDS
 from tacit.adapters.databases.watermark import Recovery
+from tacit.errors import TacitError
+from tacit.service.base.foreign_lines import foreign_lines, log_end, log_unhandled
 from tacit.version import VERSIONS
 
 INGEST = "ingest"
@@ -129,8 +131,15 @@ def serve(
     else:
         recovery = _recovery(name, accept_rollback=accept_rollback, new_mark=new_mark)
         service = _deployed(name, config, leader_config, leader_url, recovery)
-    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        runner.run(_serve(service, stop_with_stdin=stop_with_stdin))
+    with foreign_lines(), asyncio.Runner(loop_factory=fastest_loop()) as runner:
+        runner.get_loop().set_exception_handler(log_unhandled)
+        try:
+            runner.run(_serve(service, stop_with_stdin=stop_with_stdin))
+        except TacitError:
+            raise
+        except Exception as error:
+            log_end(error)
+            raise typer.Exit(1) from None
 
 
 def _print_config(name: str, config: Path | None, *, as_json: bool) -> None:

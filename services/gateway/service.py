@@ -21,7 +21,7 @@ from services.gateway.opening import OpenAll, Opening
 from services.gateway.ports import ReplayWindow, SeenRequest
 from services.gateway.targets import DATE_STEP, AllowList, Target, refused_target, request_date
 from tacit import bhttp, ohttp
-from tacit.errors import Abort, CryptoError, DecodeError, Refusal
+from tacit.errors import Abort, CryptoError, DecodeError, Refusal, drop_frames
 from tacit.frames import FramedAnswer
 from tacit.media_types import OHTTP_RES, PROBLEM_JSON, UPLOAD_REQ_FRAME, is_a
 from tacit.multibuffer.ohttp import decapsulate_all
@@ -121,6 +121,7 @@ class Gateway:
             if isinstance(found, Exception):
                 abort = _wrong_key(found) if isinstance(found, CryptoError) else _malformed(found)
                 answers.append(_answer(abort))
+                drop_frames(found)
             else:
                 answers.append(_UNANSWERED)
                 requests.append((found, len(messages[place])))
@@ -269,8 +270,11 @@ class Gateway:
     def _failed(self, error: Exception) -> bhttp.Response:
         """The inner response for a request that was not forwarded."""
         if isinstance(error, Abort):
-            return _problem(error)
-        return _problem(_malformed(error) if isinstance(error, DecodeError) else self._internal(error))
+            abort = error
+        else:
+            abort = _malformed(error) if isinstance(error, DecodeError) else self._internal(error)
+        drop_frames(error)
+        return _problem(abort)
 
     def _internal(self, error: Exception) -> Abort:
         return own_fault("gateway", self._deps, error)

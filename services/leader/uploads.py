@@ -16,7 +16,7 @@ from tacit import media_types
 from tacit.aggregator.http import decode, known_task_id
 from tacit.aggregator.parties import Parties
 from tacit.codec import b64url
-from tacit.errors import Abort
+from tacit.errors import Abort, drop_frames
 from tacit.frames import MOST_UPLOAD_BYTES, FramedAnswer, decode_uploads, encode_answers
 from tacit.messages import UploadErrors
 from tacit.messages.slices import UploadSlices, slice_uploads
@@ -139,7 +139,9 @@ class Uploads:
         if found is None:
             return _STORED
         if isinstance(found, Exception):
-            return self._refused(found, task_id)
+            answer = self._refused(found, task_id)
+            drop_frames(found)
+            return answer
         return HttpResponse(200, {"content-type": _ERRORS}, found.encode())
 
     def _refused(self, error: Exception, task_id: str) -> HttpResponse:

@@ -21,10 +21,10 @@ from tacit import __version__
 from tacit.adapters.databases.durability import DISK_ERRORS
 from tacit.adapters.databases.watermark import Recovery
 from tacit.adapters.network.tls import troubles
-from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal, Unavailable
+from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal, Unavailable, drop_frames
 from tacit.ports import Clock, Entropy, Observer, Transport, TransportError
 from tacit.service.base.driver import Driver, run_driver
-from tacit.service.base.log import REQUEST, RequestId, get_logger, hear_tls
+from tacit.service.base.log import REQUEST, RequestId, get_logger, hear_tls, places_of
 from tacit.service.http.callers import CALLERS, Callers
 from tacit.service.http.connection import connection_of
 from tacit.service.http.lean import expectation_failed, require_media_type
@@ -236,6 +236,7 @@ async def _problems(request: web.Request, handler: Handler) -> web.StreamRespons
         response = problem_response(status_abort(error.status, "", _kept_headers(error)))
     except Exception as error:  # the only place where an error becomes an answer
         response = problem_response(abort_of(request.app, error))
+        drop_frames(error)
     finally:
         REQUEST.reset(named)
     if request.path not in _HEALTH_PATHS:
@@ -286,19 +287,8 @@ def own_fault(service: str, deps: Deps, error: Exception) -> Abort:
         headers = {"Retry-After": come_back(deps.entropy)}
         title = "The service cannot store anything at the moment."
         return Abort(UNAVAILABLE, detail, status=503, title=title, headers=headers, extensions={"error_id": error_id})
-    log.error("internal_error", error=error, error_id=error_id, where=_where(error))
+    log.error("internal_error", error=error, error_id=error_id, where=places_of(error))
     return Abort(INTERNAL, status=500, title="Internal error.", extensions={"error_id": error_id})
-
-
-def _where(error: Exception) -> list[str]:
-    """File names and lines of the traceback, without values."""
-    places = []
-    traceback = error.__traceback__
-    while traceback is not None:
-        code = traceback.tb_frame.f_code
-        places.append(f"{'/'.join(code.co_filename.split('/')[-2:])}:{traceback.tb_lineno}")
-        traceback = traceback.tb_next
-    return places[-6:]
 
 
 def _kept_headers(error: web.HTTPException) -> dict[str, str]:

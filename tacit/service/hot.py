@@ -10,6 +10,7 @@ import asyncio
 
 from aiohttp import web
 
+from tacit.errors import drop_frames
 from tacit.service.app import COUNT, DEPS, NO_ROUTE, abort_of, read_body, refuse_expect
 from tacit.service.base.log import REQUEST, RequestId
 from tacit.service.http.lean import HotRoute, HotRoutes, Reader, Serving
@@ -51,6 +52,7 @@ def serving(app: web.Application) -> Serving | None:
             if reader.route is not None:
                 reader.route.explain(abort, reader.named)
             answer = problem_answer(abort)
+            drop_frames(error)
         finally:
             REQUEST.reset(named)
         app[COUNT](NO_ROUTE if reader.route is None else reader.route.path, answer.status, began)

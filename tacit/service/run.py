@@ -24,7 +24,7 @@ from tacit.adapters.network.tls import listener_context
 from tacit.errors import UsageError
 from tacit.service.app import METRICS, SERVICE_NAME, STOPPING
 from tacit.service.base.config import Limits, Listen, ServiceConfig
-from tacit.service.base.log import hear_libraries, quiet_http_logger
+from tacit.service.base.log import quiet_http_logger
 from tacit.service.base.memory import return_large_blocks
 from tacit.service.hot import serving
 from tacit.service.http.admission import Admission
@@ -232,7 +232,7 @@ async def serve_all(
     """
     return_large_blocks()
     stop, again = asyncio.Event(), asyncio.Event()
-    with hear_libraries(), _stop_signals(stop, again):
+    with _stop_signals(stop, again):
         async with contextlib.AsyncExitStack() as stack:
             for site in sites:
                 serving = started(

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
-import gc
 import itertools
 import json
-import logging
 import resource
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +20,7 @@ from tacit.errors import Abort, CryptoError
 from tacit.pauses import LONGEST_PAUSE
 from tacit.service.base.driver import run_driver
 from tacit.service.base.group_commit import GroupCommitter
-from tacit.service.base.log import REDACTED, get_logger, hear_libraries, set_log_level
+from tacit.service.base.log import REDACTED, get_logger, set_log_level
 from tacit.service.base.memory import return_large_blocks
 from tacit.service.http.limits import ByteBudget
 
@@ -58,6 +56,23 @@ def test_a_service_does_not_keep_what_threads_have_freed() -> None:
     with ThreadPoolExecutor(4) as pool:
         assert sum(pool.map(fill_and_free, range(16))) == 64
         assert resident() - before < 32 << 20
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is not glibc")
+def test_large_reports_go_back_to_the_system_though_smaller_blocks_above_them_stay() -> None:
+    assert return_large_blocks()
+
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    def fill_and_free(_number: int) -> list[bytes]:
+        pairs = [(bytes([1]) * 3_050_000, bytes([2]) * 17_000) for _ in range(40)]
+        return [small for _, small in pairs]
+
+    before = resident()
+    with ThreadPoolExecutor(1) as pool:
+        kept = list(pool.map(fill_and_free, range(2)))
+        assert resident() - before < 32 << 20, f"{sum(map(len, kept))} small blocks are kept"
 
 
 async def test_items_that_wait_together_are_written_together() -> None:
@@ -285,44 +300,3 @@ def test_the_log_level_is_a_threshold(capsys: pytest.CaptureFixture[str]) -> Non
     finally:
         set_log_level("info")
     assert json.loads(capsys.readouterr().err)["event"] == "loud"
-
-
-async def test_what_nobody_handles_is_one_line_of_the_log_without_its_words(capsys: pytest.CaptureFixture[str]) -> None:
-    with hear_libraries():
-        lost = asyncio.get_running_loop().create_future()
-        lost.set_exception(ValueError("Key (nullifier)=(\\x0123) already exists"))
-        del lost
-        gc.collect()
-    [line] = capsys.readouterr().err.splitlines()
-    assert (
-        json.loads(line).items()
-        >= {
-            "event": "unhandled",
-            "level": "error",
-            "what": "Future exception was never retrieved",
-            "error": "ValueError",
-        }.items()
-    )
-    assert "0123" not in line
-
-
-async def test_a_librarys_warning_is_one_line_of_the_log_that_says_where_but_not_its_words(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with hear_libraries():
-        error = OSError("no route to 192.0.2.7")
-        logging.getLogger("a.library").error("the peer %s is gone", "192.0.2.7", exc_info=error)
-        logging.getLogger("a.library").info("nobody needs this")
-    [line] = capsys.readouterr().err.splitlines()
-    found = json.loads(line)
-    assert (found["event"], found["service"], found["error"]) == ("library", "a.library", "OSError")
-    assert found["where"].startswith("test_service_parts:")
-    assert "192" not in line
-
-
-async def test_afterwards_the_loop_and_the_libraries_are_as_they_were() -> None:
-    loop, handlers = asyncio.get_running_loop(), list(logging.getLogger().handlers)
-    with hear_libraries():
-        assert loop.get_exception_handler() is not None
-    assert loop.get_exception_handler() is None
-    assert logging.getLogger().handlers == handlers

@@ -7,12 +7,11 @@ type and, for Tacit's own, by message (which contain no secrets by the rule of `
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
@@ -177,31 +176,12 @@ def hear_tls() -> None:
         logger.propagate = False
 
 
-class _LibraryLines(logging.Handler):
-    """Writes where a library complained, and of which kind of error. Its words may quote rows, addresses or keys."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        log = get_logger(record.name)
-        error = record.exc_info[1] if record.exc_info else None
-        write = log.error if record.levelno >= logging.ERROR else log.warning
-        write("library", where=f"{record.module}:{record.lineno}", error=error)
-
-
-def _unhandled(_loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) -> None:
-    get_logger("asyncio").error("unhandled", what=str(context.get("message", "")), error=context.get("exception"))
-
-
-@contextlib.contextmanager
-def hear_libraries() -> Iterator[None]:
-    """While the block runs, write into the log, guarded as all its lines are, what libraries warn of and what the
-    running loop finds unhandled. Both would go to stderr as they are: an unread database error with its rows, a broken
-    connection with its peer's address."""
-    loop, root, lines = asyncio.get_running_loop(), logging.getLogger(), _LibraryLines(logging.WARNING)
-    before = loop.get_exception_handler()
-    root.addHandler(lines)
-    loop.set_exception_handler(_unhandled)
-    try:
-        yield
-    finally:
-        loop.set_exception_handler(before)
-        root.removeHandler(lines)
+def places_of(error: BaseException | None) -> list[str]:
+    """File names and lines of the last calls of an error's traceback, without values."""
+    places = []
+    traceback = None if error is None else error.__traceback__
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        places.append(f"{'/'.join(code.co_filename.split('/')[-2:])}:{traceback.tb_lineno}")
+        traceback = traceback.tb_next
+    return places[-6:]
