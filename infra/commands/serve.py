@@ -131,15 +131,7 @@ def serve(
     else:
         recovery = _recovery(name, accept_rollback=accept_rollback, new_mark=new_mark)
         service = _deployed(name, config, leader_config, leader_url, recovery)
-    with foreign_lines(), asyncio.Runner(loop_factory=fastest_loop()) as runner:
-        runner.get_loop().set_exception_handler(log_unhandled)
-        try:
-            runner.run(_serve(service, stop_with_stdin=stop_with_stdin))
-        except TacitError:
-            raise
-        except Exception as error:
-            log_end(error)
-            raise typer.Exit(1) from None
+    _run(_serve(service, stop_with_stdin=stop_with_stdin))
 
 
 def _print_config(name: str, config: Path | None, *, as_json: bool) -> None:
@@ -204,6 +196,19 @@ def _recovery(name: str, *, accept_rollback: bool, new_mark: bool) -> Recovery:
     if (accept_rollback or new_mark) and name not in MARKED:
         raise typer.BadParameter(f"only {', '.join(MARKED)} have a mark; serve the one concerned by itself, once")
     return Recovery.ACCEPT if accept_rollback else Recovery.NEW_MARK if new_mark else Recovery.REFUSE
+
+
+def _run(serving: Coroutine[None, None, None]) -> None:
+    """Serve, with everything that goes wrong in the log. Raises ``TacitError``, and ``Exit`` for another error."""
+    with foreign_lines(), asyncio.Runner(loop_factory=fastest_loop()) as runner:
+        runner.get_loop().set_exception_handler(log_unhandled)
+        try:
+            runner.run(serving)
+        except TacitError:
+            raise
+        except Exception as error:
+            log_end(error)
+            raise typer.Exit(1) from None
 
 
 async def _serve(service: Coroutine[None, None, None], *, stop_with_stdin: bool) -> None:
