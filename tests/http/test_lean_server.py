@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import traceback
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -443,6 +444,48 @@ async def test_heads_up_to_the_bound_are_read_one_after_the_other() -> None:
             await asyncio.sleep(0.001)
             writer.write(raw[-1:])
             assert (await read_answer(reader, b"GET"))[0] == 404
+
+
+LATE = f"POST /elsewhere HTTP/1.1\r\nHost: a\r\nContent-Type: {TYPE}\r\nContent-Length: 60000\r\n"
+
+
+@pytest.mark.parametrize("expecting", ["", "Expect: 100-continue\r\n"], ids=["", "expecting"])
+async def test_a_body_that_comes_after_its_answer_is_no_head(expecting: str) -> None:
+    async with served("lean") as server:
+        reader, writer = await server.connect()
+        writer.write(f"{LATE}{expecting}\r\n".encode())
+        assert (await read_answer(reader))[0] == 404
+        for _ in range(6):
+            writer.write(b"\r\n\r\n" + bytes(9996))
+            await asyncio.sleep(0.001)
+        writer.write(_head(f"X: {'y' * 8000}", line=b"GET /elsewhere HTTP/1.1\r\n"))
+        assert (await read_answer(reader, b"GET"))[0] == 404
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3])
+async def test_a_blank_line_may_come_in_parts_and_with_the_body(cut: int) -> None:
+    async with served("lean") as server:
+        reader, writer = await server.connect()
+        raw = f"{LATE}\r\n".encode()
+        writer.write(raw[:-cut])
+        await asyncio.sleep(0.01)
+        writer.write(raw[-cut:] + bytes(60_000))
+        assert (await read_answer(reader))[0] == 404
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["whole", "endless"])
+async def test_trailers_on_a_connection_of_aiohttp_are_bounded(ended: bool) -> None:
+    async with served("lean") as server:
+        reader, writer = await server.connect()
+        writer.write(_head(line=b"GET /elsewhere HTTP/1.1\r\n"))
+        assert (await read_answer(reader, b"GET"))[0] == 404
+        trailers = b"".join(b"X-%d: %s\r\n" % (number, b"y" * 8000) for number in range(20))
+        writer.write(_head("Transfer-Encoding: chunked") + b"0\r\n" + trailers + (b"\r\n" if ended else b""))
+        async with asyncio.timeout(PATIENCE):
+            with contextlib.suppress(ConnectionError):
+                while await reader.read(65_536):
+                    pass
+        assert len(server.server.admission) == 0
 
 
 async def test_endless_chunk_framing_is_refused() -> None:
