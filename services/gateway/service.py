@@ -131,6 +131,7 @@ class Gateway:
                 answers[place] = FramedAnswer(200, OHTTP_RES, self._sealed(opened[1], response))
             except Exception as error:
                 answers[place] = _answer(self._internal(error))
+                drop_frames(error)
         return answers
 
     def _sealed(self, context: ohttp.ServerContext, response: bhttp.Response) -> bytes:
@@ -152,11 +153,13 @@ class Gateway:
                 passing.append(self._admit(place, bhttp.decode_request(encoded), context.enc, size))
             except Exception as error:  # errors of an opened request are answered inside
                 answers[place] = self._failed(error)
+                drop_frames(error)
         try:
             fresh = await self._are_new([one.seen for one in passing])
         except Exception as error:
             for one in passing:
                 answers[one.place] = self._failed(error)
+            drop_frames(error)
             return answers
         new = []
         for one, is_new in zip(passing, fresh, strict=True):
@@ -255,6 +258,7 @@ class Gateway:
             failed = _unanswered(error)
         except Exception as error:  # errors of an opened request are answered inside
             failed = self._failed(error)
+            drop_frames(error)
         return [failed] * count
 
     def _as_bhttp(self, response: HttpResponse | TransportError) -> bhttp.Response:
@@ -273,7 +277,6 @@ class Gateway:
             abort = error
         else:
             abort = _malformed(error) if isinstance(error, DecodeError) else self._internal(error)
-        drop_frames(error)
         return _problem(abort)
 
     def _internal(self, error: Exception) -> Abort:
@@ -324,6 +327,7 @@ def _malformed(error: Exception) -> Abort:
 
 
 def _unanswered(error: TransportError) -> bhttp.Response:
+    drop_frames(error)
     return _problem(_unreachable(504 if isinstance(error.__cause__, TimeoutError) else 502))
 
 

@@ -50,7 +50,7 @@ class AllowList:
             if parts.path or parts.query or parts.fragment:
                 raise UsageError("targets: an origin has no path; put the path in path_prefix")
             self._rules.append((origin, rule, ShownToken(rule.bearer)))
-        _require_one_credential(rules)
+        _require_one_credential(self._rules)
         self._known = lru_cache(maxsize=_KNOWN_TARGETS)(self._check)
 
     def troubles(self) -> list[Callable[[], str]]:
@@ -82,12 +82,15 @@ class AllowList:
         raise refused_target()
 
 
-def _require_one_credential(rules: Sequence[TargetRule]) -> None:
-    """Raise ``UsageError`` where a leader that takes frames is shown different credentials by different rules: a frame
-    has one for all of its uploads."""
-    for leader in {rule.leader_url for rule in rules if rule.frames}:
-        if len({rule.bearer for rule in rules if rule.leader_url == leader}) > 1:
-            raise UsageError("targets: rules for one leader with frames need the same bearer file, or none")
+def _require_one_credential(rules: Sequence[tuple[str, TargetRule, ShownToken]]) -> None:
+    """Raise ``UsageError`` where uploads to a leader that takes frames are shown different credentials by different
+    rules: a frame has one for all of its uploads."""
+    for origin, framed, _ in rules:
+        tasks = urlsplit(framed.leader_url).path + "/tasks/"
+        for other, rule, _ in rules if framed.frames else ():
+            touches = _below(tasks, rule.path_prefix) or _below(rule.path_prefix, tasks)
+            if other == origin and "POST" in rule.methods and touches and rule.bearer != framed.bearer:
+                raise UsageError("targets: rules for one leader with frames need the same bearer file, or none")
 
 
 def _authority(request: Request) -> str:

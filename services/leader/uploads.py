@@ -97,10 +97,11 @@ class Uploads:
         """The answers to upload requests (see ``UploadCall``), which are counted as if each had come by itself. Never
         raises for faults of a client or of the database."""
         began = asyncio.get_running_loop().time()
-        answers = [
-            self._answer(found, task_id)
-            for found, (task_id, _, _) in zip(await self.take(requests), requests, strict=True)
-        ]
+        verdicts = await self.take(requests)
+        answers = [self._answer(found, task_id) for found, (task_id, _, _) in zip(verdicts, requests, strict=True)]
+        for found in verdicts:
+            if isinstance(found, Exception):
+                drop_frames(found)
         for answer in answers:
             self._count(answer.status, began)
         return answers
@@ -139,9 +140,7 @@ class Uploads:
         if found is None:
             return _STORED
         if isinstance(found, Exception):
-            answer = self._refused(found, task_id)
-            drop_frames(found)
-            return answer
+            return self._refused(found, task_id)
         return HttpResponse(200, {"content-type": _ERRORS}, found.encode())
 
     def _refused(self, error: Exception, task_id: str) -> HttpResponse:

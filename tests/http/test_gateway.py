@@ -224,10 +224,12 @@ async def test_rules_for_one_leader_with_frames_show_it_one_credential(start: St
     for name in ("one", "other"):
         write_secret(tmp_path / name, b"gateway-credential\n")
     framed = {"origin": TARGET, "path_prefix": "/tasks/", "bearer": str(tmp_path / "one"), "frames": True}
-    for second in ({"bearer": str(tmp_path / "other")}, {}, {"frames": True}):
-        with pytest.raises(UsageError, match="rules for one leader with frames need the same bearer"):
-            await start(targets=[framed, {"origin": TARGET, "path_prefix": "/", **second}])
-    await start(targets=[framed, {**framed, "methods": ["PUT"]}, {"origin": TARGET, "path_prefix": "/v1/"}])
+    for prefix in ("/", "/tasks", "/tasks/AAAA/"):
+        for second in ({"bearer": str(tmp_path / "other")}, {}, {"frames": True}):
+            with pytest.raises(UsageError, match="rules for one leader with frames need the same bearer"):
+                await start(targets=[framed, {"origin": TARGET, "path_prefix": prefix, **second}])
+    others = [{"origin": TARGET, "path_prefix": "/v1/"}, {"origin": TARGET, "path_prefix": "/", "methods": ["GET"]}]
+    await start(targets=[framed, {**framed, "path_prefix": "/tasks/AAAA/", "frames": False}, *others])
 
 
 async def test_that_a_target_does_not_know_the_gateway_is_not_told_the_client_as_its_own_fault(start: Start) -> None:
