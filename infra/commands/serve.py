@@ -16,6 +16,7 @@ from infra.base.loops import fastest_loop
 from infra.base.service_names import KINDS
 from tacit.adapters.databases.watermark import Recovery
 from tacit.errors import TacitError
+from tacit.ports import TransportError
 from tacit.service.base.foreign_lines import foreign_lines, log_end, log_unhandled
 from tacit.version import VERSIONS
 
@@ -199,13 +200,14 @@ def _recovery(name: str, *, accept_rollback: bool, new_mark: bool) -> Recovery:
 
 
 def _run(serving: Coroutine[None, None, None]) -> None:
-    """Serve, with everything that goes wrong in the log. Raises ``TacitError``, and ``Exit`` for another error."""
+    """Serve, with everything that goes wrong in the log. Raises what has words for a person, and ``Exit`` for another
+    error."""
     with foreign_lines(), asyncio.Runner(loop_factory=fastest_loop()) as runner:
         runner.get_loop().set_exception_handler(log_unhandled)
         try:
             runner.run(serving)
-        except TacitError:
-            raise
+        except (TacitError, TransportError, ModuleNotFoundError, typer.Exit, typer.BadParameter):
+            raise  # whose words a person is told
         except Exception as error:
             log_end(error)
             raise typer.Exit(1) from None

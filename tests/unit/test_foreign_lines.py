@@ -10,6 +10,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ async def test_what_was_called_is_not_shown_with_its_arguments(log: Log) -> None
     loop.call_soon(call, SECRET)
     await asyncio.sleep(0)
     line = log.only_line()
-    assert line["what"].startswith("Exception in callback")
+    assert line["what"] == "Exception in callback test"
     assert line["error"] == "ValueError"
 
 
@@ -91,7 +92,9 @@ def test_a_warning_of_python_is_a_line(log: Log) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn(SECRET, UserWarning, stacklevel=1)
-    assert (log.only_line()["service"]) == "py.warnings"
+    line = log.only_line()
+    assert (line["event"], line["service"], line["what"]) == ("library", "python", "UserWarning")
+    assert line["where"][0].startswith("unit/test_foreign_lines.py:")
 
 
 def test_an_error_that_ends_a_thread_is_a_line(log: Log) -> None:
@@ -121,6 +124,14 @@ def test_an_error_that_ends_a_process_is_a_line(log: Log) -> None:
     line = log.only_line()
     assert (line["event"], line["service"], line["error"]) == ("unhandled", "process", "ValueError")
     assert line["where"][-1].startswith("unit/test_foreign_lines.py:")
+
+
+def test_an_error_of_a_file_that_ends_a_process_names_the_file(log: Log, tmp_path: Path) -> None:
+    try:
+        (tmp_path / "missing").read_bytes()
+    except OSError as error:
+        log_end(error)
+    assert log.only_line()["what"] == f"{tmp_path}/missing: No such file or directory"
 
 
 def test_afterwards_everything_is_as_it_was() -> None:

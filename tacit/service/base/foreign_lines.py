@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import re
 import sys
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,7 +29,8 @@ class _Lines(logging.Handler):
         log, error = get_logger(record.name), record.exc_info[1] if record.exc_info else None
         fields: dict[str, object] = {"where": places_of(error) or [f"{record.module}:{record.lineno}"]}
         if record.name.startswith("tacit."):
-            fields["what"] = record.getMessage()
+            with contextlib.suppress(TypeError, ValueError):  # a message that does not fit its arguments
+                fields["what"] = record.getMessage()
         (log.error if record.levelno >= logging.ERROR else log.warning)("library", error=error, **fields)
 
 
@@ -38,8 +41,11 @@ def log_unhandled(_loop: asyncio.AbstractEventLoop, context: Mapping[str, Any]) 
 
 
 def log_end(error: Exception) -> None:
-    """One line for an error that ends the process, instead of a traceback."""
-    _write("process", error, "the process ends")
+    """One line for an error that ends the process, instead of a traceback. A file that it is about is named."""
+    what = "the process ends"
+    if isinstance(error, OSError) and isinstance(error.filename, str | bytes | os.PathLike):
+        what = f"{os.fsdecode(error.filename)}: {error.strerror}"
+    get_logger("process").critical("unhandled", what=what, error=error, where=places_of(error))
 
 
 def _write(found_by: str, error: BaseException | None, what: str) -> None:
@@ -47,11 +53,24 @@ def _write(found_by: str, error: BaseException | None, what: str) -> None:
 
 
 def _of_thread(found: threading.ExceptHookArgs) -> None:
-    _write("threading", found.exc_value, "a thread ended")
+    if found.exc_type is not SystemExit:
+        _write("threading", found.exc_value, "a thread ended")
 
 
 def _of_finalizer(found: sys.UnraisableHookArgs) -> None:
     _write("finalizer", found.exc_value, "a finalizer failed")
+
+
+def _of_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: object = None,
+    line: object = None,
+) -> None:
+    where = [f"{'/'.join(filename.split('/')[-2:])}:{lineno}"]
+    get_logger("python").warning("library", what=category.__name__, where=where)
 
 
 @contextlib.contextmanager
@@ -59,13 +78,11 @@ def foreign_lines() -> Iterator[None]:
     """While the block runs, warnings of libraries and of Python, and errors that threads and finalizers leave
     unhandled, are lines of the log. Event loops need ``log_unhandled``."""
     root, lines = logging.getLogger(), _Lines(logging.WARNING)
-    of_thread, of_finalizer = threading.excepthook, sys.unraisablehook
+    before = threading.excepthook, sys.unraisablehook, warnings.showwarning
     root.addHandler(lines)
-    logging.captureWarnings(True)
-    threading.excepthook, sys.unraisablehook = _of_thread, _of_finalizer
+    threading.excepthook, sys.unraisablehook, warnings.showwarning = _of_thread, _of_finalizer, _of_warning
     try:
         yield
     finally:
-        threading.excepthook, sys.unraisablehook = of_thread, of_finalizer
-        logging.captureWarnings(False)
+        threading.excepthook, sys.unraisablehook, warnings.showwarning = before
         root.removeHandler(lines)

@@ -134,6 +134,10 @@ class Log:
         """Something that went wrong here."""
         self._write(logging.ERROR, event, fields)
 
+    def critical(self, event: str, **fields: Any) -> None:
+        """Something that ends the process."""
+        self._write(logging.CRITICAL, event, fields)
+
     def _write(self, level: int, event: str, fields: Mapping[str, object]) -> None:
         if level < _Level.value:
             return
