@@ -1,7 +1,7 @@
 """Token issuers of a measurement, beside the stack's own, so that any number of recipes can be live at once.
 
-A slot belongs to one recipe, and a directory holds at most ``SLOTS`` token keys. The folder of a local stack has every
-policy, so these issuers are entered there and publish their directories themselves; nothing is issued, because
+A slot belongs to one recipe, and a directory is one leaf of the log, of at most 64 KiB. The folder of a local stack has
+every policy, so these issuers are entered there and publish their directories themselves; nothing is issued, because
 contributions made in bulk sign their tokens with the slots' keys (``contributions``).
 """
 
@@ -25,7 +25,8 @@ from tacit.signing import SigningKey, generate_signing_key
 from tacit.tlog.leaves import IssuerDirectory, LeafType, SlotKey, sign_leaf
 from tacit.tokens.issuer_key import IssuerKey
 
-SLOTS = 256
+SLOTS = 64
+"""Token keys of an issuer, as many as a real one may have."""
 NAME = "bench-{}.example"
 
 
