@@ -1,60 +1,53 @@
-"""Which objects a process searches for garbage."""
+"""Which objects a process searches for garbage. In processes of their own, which are then not searched as they were."""
 
 from __future__ import annotations
 
-import gc
-import weakref
-from collections.abc import Iterator
+import subprocess
+import sys
+import textwrap
 
 import pytest
 
+MADE = """
+import gc, weakref
 from infra.base.garbage import YOUNGEST, no_collection, spare_what_is_here
 
-
-class Circle:
-    """Refers to itself, so that only a search finds out that it is garbage."""
-
-    def __init__(self) -> None:
+class Circle:  # only a search finds out that it is garbage
+    def __init__(self):
         self.itself = self
 
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    before = gc.get_threshold()
-    yield
-    gc.set_threshold(*before)
-    gc.enable()
-
-
-def made() -> weakref.ref[Circle]:
-    return weakref.ref(Circle())
-
-
-def test_garbage_from_before_a_start_is_freed_at_it() -> None:
-    early = made()
-    spare_what_is_here()
-    assert early() is None
-
-
-def test_what_a_process_has_at_its_start_is_never_searched_again_and_what_comes_later_is() -> None:
-    kept = Circle()
-    early = weakref.ref(kept)
-    spare_what_is_here()
-    del kept
-    late = made()
-    gc.collect()
-    assert early() is not None
-    assert late() is None
-
-
-def test_the_youngest_objects_are_searched_after_a_bounded_number_of_them() -> None:
-    spare_what_is_here()
-    late = made()
-    grown = [[number] for number in range(2 * YOUNGEST)]
-    assert late() is None, f"{len(grown)} more objects were made"
+kept = Circle()
+early, lost = weakref.ref(kept), weakref.ref(Circle())
+"""
+CASES = {
+    "garbage from before a start is freed at it": """
+        assert lost() is not None
+        spare_what_is_here()
+        assert lost() is None and early() is not None
+    """,
+    "what a process has at its start is never searched again, and what comes later is": """
+        spare_what_is_here()
+        del kept
+        late = weakref.ref(Circle())
+        gc.collect()
+        assert early() is not None and late() is None
+    """,
+    "the youngest objects are searched after a bounded number of them": """
+        spare_what_is_here()
+        late = weakref.ref(Circle())
+        more = [[number] for number in range(2 * YOUNGEST)]
+        assert late() is None
+    """,
+    "imports are not searched, and later objects are": """
+        with no_collection():
+            assert not gc.isenabled()
+        assert gc.isenabled()
+    """,
+}
 
 
-def test_imports_are_not_searched_and_later_objects_are() -> None:
-    with no_collection():
-        assert not gc.isenabled()
-    assert gc.isenabled()
+@pytest.mark.parametrize("case", CASES)
+def test_of_objects_and_searches_for_garbage(case: str) -> None:
+    command = [sys.executable, "-c", MADE + textwrap.dedent(CASES[case])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -20,7 +20,8 @@ from aiohttp.helpers import rfc822_formatted_time
 from tacit.errors import Abort
 from tacit.service.base.log import get_logger
 from tacit.service.http.admission import Admission, Visit, source_of
-from tacit.service.http.lean import FRAMING_PER_BODY, MOST_HEAD, Asking, Reader, Serving, encode_answer
+from tacit.service.http.head_bound import HeadBound
+from tacit.service.http.lean import Asking, Reader, Serving, encode_answer
 from tacit.service.http.problems import Answer, bad_request, problem_answer, problem_response, too_slow
 
 SWEEP_SECONDS = 1.0
@@ -39,14 +40,12 @@ class Connection(web.RequestHandler):
         "_answered",
         "_answering",
         "_body",
+        "_bound",
         "_discarded",
-        "_end",
-        "_heading",
         "_held",
         "_line",
         "_raw",
         "_reader",
-        "_received",
         "_serving",
         "_visit",
         "late",
@@ -61,8 +60,7 @@ class Connection(web.RequestHandler):
         self._body: StreamReader | None = None
         self._answered = 0
         self._discarded = 0
-        self._end = b""
-        self._heading = self._received = 0
+        self._bound = HeadBound()
         self._held = b""
         self._line: bytes | None = None
         self._raw: socket.socket | None = None
@@ -145,30 +143,21 @@ class Connection(web.RequestHandler):
                 return
             self._reader, data = None, rest
         before = self._request_count
-        if self._is_head_too_large(data):
+        if self._expects_head() and self._bound.is_head_too_large(data):
             self._refuse_head()
             return
         super().data_received(data)
-        self._received += len(data)
-        if self._request_count > before:
-            self._heading, self._end, self._received = 0, b"", len(data)
-            if self._messages:
-                self._body = self._messages[-1][1]
-        if self._received > 2 * MOST_HEAD + (1 + FRAMING_PER_BODY) * getattr(self._body, "total_bytes", 0):
-            self.cut()  # of chunks without contents, or of trailers
+        began = self._request_count > before
+        if began and self._messages:
+            self._body = self._messages[-1][1]
+        if self._bound.is_framing_too_large(data, getattr(self._body, "total_bytes", 0), began=began):
+            self.cut()
         if self._upgraded or self._request_count - self._answered > 1:
             self.close()  # one turn answers one request only: RFC 9112, sections 7.8 and 9.3.2
 
-    def _is_head_too_large(self, data: bytes) -> bool:
-        """Whether a head that aiohttp reads is above the bound of all heads: aiohttp bounds its fields, but neither
-        their number nor their sum."""
-        if self._request_count > self._answered or not (self._body is None or self._body.is_eof()):
-            return False  # no head, but a body, perhaps of a request that was answered early
-        data = data if self._heading else data.lstrip(b"\r\n")
-        end = (self._end + data).find(b"\r\n\r\n") - len(self._end)
-        self._heading += len(data) if end < -len(self._end) else end
-        self._end = (self._end + data)[-3:]
-        return self._heading > MOST_HEAD
+    def _expects_head(self) -> bool:
+        """Whether what comes next is a head, and no body, perhaps of a request that was answered early."""
+        return self._request_count == self._answered and (self._body is None or self._body.is_eof())
 
     def _refuse_head(self) -> None:
         """Answer a head that is too large (400); the rest is awaited as after ``_send``."""
