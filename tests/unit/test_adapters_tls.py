@@ -15,7 +15,7 @@ import uvloop
 from aiohttp import web
 
 from tacit.adapters.network.http import HttpTransport
-from tacit.adapters.network.tls import ClientTls
+from tacit.adapters.network.tls import ClientTls, listener_context, troubles
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import OwnedTransport, TransportError
@@ -189,6 +189,15 @@ async def test_a_client_keeps_its_old_files_too_and_its_service_tells(server: Pl
 def test_files_that_are_bad_from_the_beginning_are_found_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         HttpTransport(tls=ClientTls(ca=tmp_path / "none"))
+
+
+def test_files_that_never_were_in_use_are_no_trouble_of_the_process_later(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    for make in (ClientTls(ca=missing).live, lambda: listener_context(missing, missing, None)):
+        with pytest.raises(UsageError) as refused:
+            make()
+        assert not [one for one in troubles() if str(missing) in one], "while the error is still at hand"
+        assert str(missing) in str(refused.value)
 
 
 def test_a_key_that_others_may_read_is_not_used(old: Authority) -> None:

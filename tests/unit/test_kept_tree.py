@@ -133,8 +133,9 @@ def test_threads_read_beside_the_one_that_writes(tmp_path: Path) -> None:
     tree, wrong, seen, ended = FileTree(tmp_path), list[int](), set[int](), threading.Event()
 
     def read() -> None:
-        while not ended.is_set():
-            size = tree.size
+        last = False
+        while not last:
+            last, size = ended.is_set(), tree.size
             for index in range(max(0, size - 3), size):
                 seen.add(index)
                 if tree.entry(index) != ENTRIES[index]:

@@ -103,10 +103,9 @@ class ClientTls:
 
     def live(self) -> LiveContext:
         """The same, made again when the files change. Raises ``UsageError`` for files that cannot be loaded now."""
-        found = LiveContext("TLS of outgoing connections", (self.ca, self.certificate, self.key), self.context)
         if self.ca is not None or self.certificate is not None:
-            found.current()
-        return found
+            self.context()  # what never was in use is no trouble of this process later
+        return LiveContext("TLS of outgoing connections", (self.ca, self.certificate, self.key), self.context)
 
 
 def private_context(ca: Path | None, certificate: Path | None = None, key: Path | None = None) -> ssl.SSLContext:
@@ -128,8 +127,8 @@ def listener_context(certificate: Path, key: Path, client_ca: Path | None) -> ss
             context.verify_mode = ssl.CERT_OPTIONAL
         return _loaded(context, "listen", client_ca, certificate, key)
 
-    live = LiveContext("TLS of the listener", (certificate, key, client_ca), make)
     front = make()
+    live = LiveContext("TLS of the listener", (certificate, key, client_ca), make)
     live.current()
 
     def choose(connection: ssl.SSLObject, _name: str | None, _front: ssl.SSLContext) -> None:
