@@ -13,6 +13,8 @@ from infra.lab.kit.patience import in_a_line
 from infra.views.terminal import answers, notes, print_json
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from infra.lab.demo.results.result import DemoResult
     from infra.lab.demo.results.view import Stages
 
@@ -33,6 +35,13 @@ def played(run: Callable[[Path, Stages], Coroutine[Any, Any, DemoResult]], out: 
         show(result, answers(), write_report(result, out))
 
 
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Do what Ctrl-C would now: a running loop cancels its work. An error that is raised here instead may come where it
+    is ignored (in a fork, with a lock held), and the demo would never end."""
+    handler = signal.getsignal(signal.SIGINT)
+    (handler if callable(handler) else signal.default_int_handler)(number, frame)
+
+
 def _in_a_fresh_folder(stages: Stages, run: Callable[[Path], Coroutine[Any, Any, DemoResult]]) -> DemoResult:
     """Return what ``run`` returns; show its progress, and remove its folder, which holds keys."""
     from infra.lab.kit.scratch import scratch_folder
@@ -40,7 +49,7 @@ def _in_a_fresh_folder(stages: Stages, run: Callable[[Path], Coroutine[Any, Any,
 
     set_log_level("error")
     # A request to stop unwinds as Ctrl-C does: the folder holds keys and must not stay.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    signal.signal(signal.SIGTERM, _interrupt)
     try:
         with (
             scratch_folder("tacit-demo-") as folder,
