@@ -16,6 +16,7 @@ from multiprocessing import get_context
 
 from infra.base.remembered_servers import amend_config
 from infra.stacks.layout import Layout
+from services.issuer.config import MAX_SLOTS
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.models.parties import Issuer
@@ -25,7 +26,7 @@ from tacit.signing import SigningKey, generate_signing_key
 from tacit.tlog.leaves import IssuerDirectory, LeafType, SlotKey, sign_leaf
 from tacit.tokens.issuer_key import IssuerKey
 
-SLOTS = 64
+SLOTS = MAX_SLOTS
 """Token keys of an issuer, as many as a real one may have."""
 NAME = "bench-{}.example"
 
