@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 from collections import Counter
@@ -15,12 +16,12 @@ from infra.lab.bench.loading.database_sizes import DatabaseSize
 from infra.lab.bench.loading.stream import BLOCK, share_of
 from infra.lab.bench.soak import run as soaking
 from infra.lab.bench.soak.drawing import CELLS
-from infra.lab.bench.soak.report import document, kept_bytes, verdicts
-from infra.lab.bench.soak.run import LEAST_BATCH, LEAST_WINDOW, Plan, Soak, wrong_buckets
+from infra.lab.bench.soak.report import document, kept_bytes, memory, verdicts
+from infra.lab.bench.soak.run import GENERATOR, LEAST_BATCH, LEAST_WINDOW, Plan, Soak, wrong_buckets
 from infra.lab.bench.soak.samples import Sample
 from infra.lab.bench.soak.trends import LEAST_BYTES, Trend, judged, returned
 from infra.views.terminal import curve
-from tacit.errors import UsageError
+from tacit.errors import Fatal, UsageError
 
 MIB = 1 << 20
 PLACES = [float(1000 * number) for number in range(1, 41)]
@@ -145,6 +146,43 @@ def test_a_leak_and_a_database_that_stays_large_are_named_and_spent_tokens_are_n
     grown = [one.subject for one in verdicts(made(left=20)) if not one.holds]
     assert grown == ["database after a release, leader", "database after a release, helper"]
     assert kept_bytes(made()) == {"leader": 400.0, "helper": 400.0}
+
+
+def test_memory_of_the_generator_is_shown_and_not_judged() -> None:
+    found = made()
+    for number, sample in enumerate(found.samples):
+        sample.memory[GENERATOR] = number * 20 * MIB  # type: ignore[index]
+    assert [one.values[-1] for one in memory(found) if GENERATOR in one.subject] == [39 * 20 * MIB]
+    assert all(one.holds and GENERATOR not in one.subject for one in verdicts(found))
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [(Fatal("the server answered 500"), "the server answered 500"), (KeyboardInterrupt(), "interrupted")],
+)
+def test_a_run_that_ends_early_keeps_what_it_has_measured(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, words: str
+) -> None:
+    whole, measured = made(), list[Sample]()
+
+    class Ending:
+        def __init__(self, _stack: object, found: Soak, _tell: object) -> None:
+            self._found = found
+
+        def whole(self, *_: object) -> None:
+            self._found.samples.extend(measured)
+            raise error
+
+    monkeypatch.setattr(soaking, "laid_out", lambda *_args, **_more: contextlib.nullcontext())
+    monkeypatch.setattr(soaking, "run_on", lambda _site, work: work(None))
+    monkeypatch.setattr(soaking, "make_issuers", lambda _tasks: [])
+    monkeypatch.setattr(soaking, "_Run", Ending)
+    with pytest.raises(type(error)):
+        soaking.soak(whole.plan, frozenset(), lambda _share: None)
+    measured += whole.samples[:3]
+    found = soaking.soak(whole.plan, frozenset(), lambda _share: None)
+    assert found.samples == measured
+    assert found.errors == [f"ended after 3,000 of 40,000 contributions: {words}"]
 
 
 @pytest.fixture

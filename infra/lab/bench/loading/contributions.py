@@ -23,19 +23,21 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 from sqlalchemy import text
 
+from infra.lab.devices.sealing import RequestSenders, seal_shares
 from infra.stacks.layout import Layout
 from services.issuer.config import IssuerConfig
 from tacit import bhttp, ohttp
 from tacit.adapters.databases.sql import engine_of
 from tacit.codec import unb64url
 from tacit.errors import UsageError
+from tacit.hpke import SenderContext
 from tacit.media_types import dap
-from tacit.messages import PlaintextInputShare, Report, ReportMetadata, Role, UploadRequest
+from tacit.messages import REPORT_ID_SIZE, PlaintextInputShare, Report, ReportMetadata, UploadRequest
 from tacit.recipe.derive import task_of
 from tacit.recipe.model import Recipe
 from tacit.roles import client
 from tacit.service.base.config_files import load_config
-from tacit.task import Task
+from tacit.task import Task, input_share_aad
 from tacit.tokens.binding import Preimages
 from tacit.tokens.issuer_key import IssuerKey
 from tacit.tokens.slots import Slot, slot_challenge
@@ -81,28 +83,34 @@ def prepare(order: Order, count: int, now: float, *, enclosed: bool = True) -> l
 def make_reports(task: Task, key: RSAPrivateKey, measurements: Sequence[Any], time: int) -> list[Report]:
     """Make a report per measurement, each with a fresh token under ``key``; ``time`` in units of the task's
     precision."""
-    tokens = TokenPress(key, task.slot)
-    ids = [os.urandom(16) for _ in measurements]
+    press = TokenPress(key, task.slot)
+    tokens = [press.press() for _ in measurements]
+    metadata = [ReportMetadata(os.urandom(REPORT_ID_SIZE), time) for _ in measurements]
     rands = [os.urandom(task.vdaf.RAND_SIZE) for _ in measurements]
-    reports = []
-    sharded = BatchProver(task.vdaf, task.ctx).shard(measurements, ids, rands)
-    for report_id, (public_share, leader, helper) in zip(ids, sharded, strict=True):
-        token, preimages = tokens.press()
-        shares = {
-            role: PlaintextInputShare((client.token_extension(token, preimages, role),), payload)
-            for role, payload in ((Role.LEADER, leader), (Role.HELPER, helper))
-        }
-        reports.append(client.seal_report(task, ReportMetadata(report_id, time), public_share, shares, os.urandom))
-    return reports
+    sharded = BatchProver(task.vdaf, task.ctx).shard(measurements, [one.report_id for one in metadata], rands)
+    public_shares = [public_share for public_share, _, _ in sharded]
+    aads = [input_share_aad(task, *pair) for pair in zip(metadata, public_shares, strict=True)]
+    sealed = []
+    for place, role in enumerate(client.AGGREGATORS, start=1):
+        extensions = [client.token_extension(*token, role) for token in tokens]
+        shares = [
+            PlaintextInputShare((extension,), shared[place]).encode()
+            for extension, shared in zip(extensions, sharded, strict=True)
+        ]
+        sealed.append(seal_shares(task, role, list(zip(aads, shares, strict=True)), os.urandom))
+    return list(map(Report, metadata, public_shares, *sealed))
 
 
-def enclose(task: Task, upload: bytes, config: ohttp.KeyConfig, now: float) -> bytes:
-    """Return the OHTTP message that carries the body of an upload, as a device sends it to the relay."""
+def enclose(
+    task: Task, upload: bytes, config: ohttp.KeyConfig, now: float, sender: SenderContext | None = None
+) -> bytes:
+    """Return the OHTTP message that carries the body of an upload, as a device sends it to the relay, under a fresh
+    context: ``sender``, where many are set up at once."""
     target = urlsplit(task.configuration.leader_aggregator_endpoint)
     fields = (("date", formatdate(now // 60 * 60, usegmt=True)), ("content-type", dap("upload-req")))
     path = f"{target.path.rstrip('/')}/tasks/{task.task_id_text}/reports"
     request = bhttp.Request("POST", target.scheme, target.netloc, path, fields, upload)
-    return ohttp.padded_request(config, request, os.urandom)[0]
+    return ohttp.padded_request(config, request, os.urandom, sender)[0]
 
 
 class TokenPress:
@@ -153,8 +161,8 @@ def _some(order: Order, count: int, now: float, enclosed: bool) -> list[Contribu
     task = task_of(order.recipe, IssuerKey.from_private_key(key).token_key.spki)
     config = ohttp.KeyConfig.decode(unb64url(order.gateway_key))
     answers = [value % task.vdaf.flp.MEAS_LEN for value in os.urandom(count)]
-    made = []
+    made, senders = [], RequestSenders(os.urandom)
     for report in make_reports(task, key, answers, task.report_time(now)):
         upload = UploadRequest((report,)).encode()
-        made.append(Contribution(upload, enclose(task, upload, config, now) if enclosed else b""))
+        made.append(Contribution(upload, enclose(task, upload, config, now, senders(config)) if enclosed else b""))
     return made

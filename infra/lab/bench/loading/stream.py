@@ -20,6 +20,7 @@ from multiprocessing import get_context
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from infra.lab.bench.loading.contributions import WORKERS, Order, enclose, make_reports, private_key
+from infra.lab.devices.sealing import RequestSenders
 from tacit import ohttp
 from tacit.codec import unb64url
 from tacit.messages import UploadRequest
@@ -103,10 +104,11 @@ def _chunk(share: Counter[int], now: float) -> Chunk:
     """Make contributions dated ``now`` (POSIX seconds), as many to each task as ``share`` says."""
     messages: list[bytes] = []
     given: Counter[tuple[int, int]] = Counter()
+    senders = RequestSenders(os.urandom)
     for number, count in share.items():
         task, key, config = _known(number)
         answers = [value % task.vdaf.flp.MEAS_LEN for value in os.urandom(count)]
         given.update((number, answer) for answer in answers)
         for report in make_reports(task, key, answers, task.report_time(now)):
-            messages.append(enclose(task, UploadRequest((report,)).encode(), config, now))
+            messages.append(enclose(task, UploadRequest((report,)).encode(), config, now, senders(config)))
     return Chunk(messages, given)

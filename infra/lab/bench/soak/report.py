@@ -8,7 +8,7 @@ from typing import Any
 
 from infra.lab.bench.loading.database_sizes import CONFIGS
 from infra.lab.bench.rows import machine
-from infra.lab.bench.soak.run import Soak
+from infra.lab.bench.soak.run import GENERATOR, Soak
 from infra.lab.bench.soak.samples import Sample
 from infra.lab.bench.soak.trends import (
     COST_TOLERANCE,
@@ -21,7 +21,7 @@ from infra.lab.bench.soak.trends import (
 )
 
 BYTES, MICROSECONDS = "bytes", "us per contribution"
-DATABASE = "database"
+MEMORY = "memory, {}"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Series:
 def memory(found: Soak) -> list[Series]:
     """Bytes that only one process of each party uses."""
     parties = sorted({party for sample in found.samples for party in sample.memory})
-    return [_series(f"memory, {party}", BYTES, found.samples, _memory_of(party)) for party in parties]
+    return [_series(MEMORY.format(party), BYTES, found.samples, _memory_of(party)) for party in parties]
 
 
 def costs(found: Soak) -> list[Series]:
@@ -61,9 +61,11 @@ def sizes(found: Soak) -> list[Series]:
 
 
 def verdicts(found: Soak) -> list[Verdict]:
-    """Judge memory and cost by their slope, and the databases by their size after each release."""
+    """Judge the servers' memory and cost by their slope, and the databases by their size after each release."""
     made = [
-        judged(one.subject, one.places, one.values, MEMORY_TOLERANCE, one.unit, LEAST_BYTES) for one in memory(found)
+        judged(one.subject, one.places, one.values, MEMORY_TOLERANCE, one.unit, LEAST_BYTES)
+        for one in memory(found)
+        if one.subject != MEMORY.format(GENERATOR)
     ]
     total = costs(found)[-1]
     made.append(judged(total.subject, total.places, total.values, COST_TOLERANCE, total.unit))

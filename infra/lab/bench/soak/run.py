@@ -102,8 +102,8 @@ class Soak:
 
 
 def soak(plan: Plan, servers: frozenset[str] | None, tell: Callable[[float], None]) -> Soak:
-    """Run ``plan`` on a new stack of real processes; ``tell`` is told the share that is done. Raises ``Fatal`` or
-    ``UsageError``."""
+    """Run ``plan`` on a new stack of real processes; ``tell`` is told the share that is done. A run that fails or is
+    interrupted later than its first sample says so in its ``errors``. Raises ``Fatal`` or ``UsageError``."""
     beside = default_servers() if servers is None else servers
     found = Soak(plan, "+".join(sorted(beside)) or "sqlite")
     deployment = Deployment(together=True, batch_crypto=has_multibuffer())
@@ -111,7 +111,13 @@ def soak(plan: Plan, servers: frozenset[str] | None, tell: Callable[[float], Non
     issuers = make_issuers(plan.tasks)
     amend = partial(trust_issuers, issuers)
     with laid_out(beside, deployment, interval=seconds, account=ACCOUNT, limits=LIMITS, amend=amend) as site:
-        run_on(site, lambda stack: _Run(stack, found, tell).whole(issuers, seconds))
+        try:
+            run_on(site, lambda stack: _Run(stack, found, tell).whole(issuers, seconds))
+        except (Fatal, KeyboardInterrupt) as error:
+            if not found.samples:
+                raise
+            sent, why = found.samples[-1].sent, str(error) or "interrupted"
+            found.errors.append(f"ended after {sent:,} of {plan.reports:,} contributions: {why}")
     return found
 
 
