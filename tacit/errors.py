@@ -197,10 +197,17 @@ class ReportRejected(TacitError):
         self.cause = cause
 
 
+def parts_of(error: BaseException) -> list[BaseException]:
+    """The errors that a group holds, however deep, or the error itself."""
+    if not isinstance(error, BaseExceptionGroup):
+        return [error]
+    return [part for one in error.exceptions for part in parts_of(one)]
+
+
 def drop_frames(error: BaseException) -> None:
     """Forget where an error was raised, and those that led to it, once it was answered: the frames hold whole requests,
     often in a circle with the error, so that they would stay until the next search for garbage."""
-    left: list[BaseException | None] = [error]
+    left: list[BaseException | None] = [error, *parts_of(error)]
     while left:
         one = left.pop()
         if one is not None and one.__traceback__ is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import shutil
 import signal
 import subprocess
 import time
@@ -32,12 +33,16 @@ SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "max_connections": "120",
-    "shared_buffers": "64MB",
     "checkpoint_timeout": "15min",  # after a checkpoint, the first write to each index page logs the whole page
-    "max_wal_size": "2GB",
     "password_encryption": "scram-sha-256",
     "logging_collector": "off",
 }
+MEMORY_SHARE, LEAST_MEMORY, MOST_MEMORY = 4, 64 << 20, 4 << 30
+"""The share of the machine's memory that the server may fill with pages, and its bounds in bytes. It takes them as its
+databases grow: every spent token is looked up at a random place of two indexes, some 200 bytes together."""
+DISK_SHARE, LEAST_LOG, MOST_LOG = 8, 1 << 30, 16 << 30
+"""The share of the free disk that the write-ahead log may fill before a checkpoint, and its bounds in bytes."""
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _LEFT_OVER = ("still in use", "postmaster.pid")
 
 
@@ -104,7 +109,7 @@ class PostgresServer:
             time.sleep(PAUSE_SECONDS)
 
     def _started(self) -> bool:
-        settings = {**SETTINGS, **self._tls_settings(), "port": str(self.port), **self.extra}
+        settings = {**SETTINGS, **_sizes(self.folder), **self._tls_settings(), "port": str(self.port), **self.extra}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         command = [str(require_binaries() / "postgres"), "-D", str(self.folder / "data"), *options]
         self._child = Child(command, self.folder / LOG_NAME, **_as_system_user())
@@ -166,6 +171,21 @@ def _system_user() -> pwd.struct_passwd:
         return pwd.getpwnam(SYSTEM_USER)
     except KeyError as error:
         raise UsageError("PostgreSQL refuses to run as root, and there is no system user postgres") from error
+
+
+def _sizes(folder: Path) -> dict[str, str]:
+    """The settings that follow the size of the machine."""
+    memory = min(MOST_MEMORY, max(LEAST_MEMORY, _memory() // MEMORY_SHARE))
+    log = min(MOST_LOG, max(LEAST_LOG, shutil.disk_usage(folder).free // DISK_SHARE))
+    return {"shared_buffers": f"{memory >> 20}MB", "max_wal_size": f"{log >> 20}MB"}
+
+
+def _memory() -> int:
+    """Bytes of memory of this machine, or of the container that this process is in."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with contextlib.suppress(OSError, ValueError):  # no such limit, or "max"
+        memory = min(memory, int(_CGROUP_LIMIT.read_text()))
+    return memory
 
 
 def _as_system_user() -> dict[str, Any]:

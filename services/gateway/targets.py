@@ -83,11 +83,12 @@ class AllowList:
 
 
 def _require_one_credential(rules: Sequence[tuple[str, TargetRule, ShownToken]]) -> None:
-    """Raise ``UsageError`` where uploads to a leader that takes frames are shown different credentials by different
-    rules: a frame has one for all of its uploads."""
-    for origin, framed, _ in rules:
+    """Raise ``UsageError`` where uploads to a leader that takes frames are shown different credentials by its rule and
+    one before it: a frame has one for all of its uploads."""
+    for number, (origin, framed, _) in enumerate(rules):
         tasks = urlsplit(framed.leader_url).path + "/tasks/"
-        for other, rule, _ in rules if framed.frames else ():
+        first = rules[:number] if "POST" in framed.methods else rules
+        for other, rule, _ in first if framed.frames else ():
             touches = _below(tasks, rule.path_prefix) or _below(rule.path_prefix, tasks)
             if other == origin and "POST" in rule.methods and touches and rule.bearer != framed.bearer:
                 raise UsageError("targets: rules for one leader with frames need the same bearer file, or none")

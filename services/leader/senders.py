@@ -15,9 +15,9 @@ from tacit.errors import Abort, UsageError
 from tacit.models.parties import SHUFFLER
 from tacit.service.app import Deps
 from tacit.service.http.callers import Callers, gateway_roles
-from tacit.service.http.connection import source_of_request
 from tacit.service.http.lean import Asking
 from tacit.service.http.limits import SourceBudget
+from tacit.service.http.server import source_of_request
 from tacit.task import Task
 
 NOT_ALLOWED = "urn:tacit:problem:sender-not-allowed"

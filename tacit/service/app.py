@@ -26,10 +26,10 @@ from tacit.ports import Clock, Entropy, Observer, Transport, TransportError
 from tacit.service.base.driver import Driver, run_driver
 from tacit.service.base.log import REQUEST, RequestId, get_logger, hear_tls, places_of
 from tacit.service.http.callers import CALLERS, Callers
-from tacit.service.http.connection import connection_of
 from tacit.service.http.lean import expectation_failed, require_media_type
 from tacit.service.http.limits import busy, come_back
 from tacit.service.http.problems import problem_response, status_abort, too_large, too_slow
+from tacit.service.http.server import connection_of
 from tacit.service.metrics import Metrics, Reading, number_of
 from tacit.service.operated import OPERATED, Operated
 from tacit.service.readiness import PROBE_SECONDS, Durable, Probing, Steps

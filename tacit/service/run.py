@@ -28,8 +28,8 @@ from tacit.service.base.log import quiet_http_logger
 from tacit.service.base.memory import return_large_blocks
 from tacit.service.hot import serving
 from tacit.service.http.admission import Admission
-from tacit.service.http.connection import Server
 from tacit.service.http.listener import TlsSite, listening_sockets
+from tacit.service.http.server import Server
 from tacit.service.metric_names import PATH
 from tacit.service.metrics_listener import metrics_site, watch_certificates
 from tacit.service.operated import let_operate

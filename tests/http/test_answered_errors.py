@@ -126,6 +126,9 @@ def test_frames_are_dropped_of_every_error_that_led_to_another() -> None:
     last.__cause__ = first
     drop_frames(last)
     assert (first.__traceback__, last.__traceback__) == (None, None)
+    part = _raised(KeyError())
+    drop_frames(_raised(ExceptionGroup("", [ValueError(), ExceptionGroup("", [part])])))
+    assert part.__traceback__ is None
 
 
 def _raised(error: Exception) -> Exception:

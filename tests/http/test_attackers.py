@@ -31,7 +31,7 @@ from tacit.ports import HttpResponse
 from tacit.service.app import Deps
 from tacit.service.base.config import Limits, Listen
 from tacit.service.http.admission import Admission
-from tacit.service.http.connection import Server
+from tacit.service.http.server import Server
 from tacit.service.run import Runner, started
 from tests.certificates import Authority
 

@@ -227,7 +227,8 @@ async def test_rules_for_one_leader_with_frames_show_it_one_credential(start: St
     for prefix in ("/", "/tasks", "/tasks/AAAA/"):
         for second in ({"bearer": str(tmp_path / "other")}, {}, {"frames": True}):
             with pytest.raises(UsageError, match="rules for one leader with frames need the same bearer"):
-                await start(targets=[framed, {"origin": TARGET, "path_prefix": prefix, **second}])
+                await start(targets=[{"origin": TARGET, "path_prefix": prefix, **second}, framed])
+        await start(targets=[framed, {"origin": TARGET, "path_prefix": prefix}])  # no upload comes as far as that
     others = [{"origin": TARGET, "path_prefix": "/v1/"}, {"origin": TARGET, "path_prefix": "/", "methods": ["GET"]}]
     await start(targets=[framed, {**framed, "path_prefix": "/tasks/AAAA/", "frames": False}, *others])
 

@@ -15,6 +15,7 @@ import pytest
 from aiohttp import StreamReader, web
 
 from infra.lab.kit.entropy import SeededEntropy
+from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import Abort, DecodeError, Refusal
 from tacit.ports import HttpResponse, TransportError
@@ -23,9 +24,10 @@ from tacit.service.base.config import Limits
 from tacit.service.hot import HOT, add_hot_route
 from tacit.service.http import admission
 from tacit.service.http.auth import require_bearer, token_digest
-from tacit.service.http.connection import MOST_DISCARDED, Connection, Server
-from tacit.service.http.lean import MOST_FIELD, MOST_FIELDS, Asking, HotRoute, Respond
+from tacit.service.http.connection import MOST_DISCARDED, Connection
+from tacit.service.http.lean import MOST_FIELD, MOST_FIELDS, MOST_HEAD, Asking, HotRoute, Respond
 from tacit.service.http.problems import Answer
+from tacit.service.http.server import Server
 from tacit.service.run import Runner
 
 PATIENCE = 60.0
@@ -450,16 +452,93 @@ LATE = f"POST /elsewhere HTTP/1.1\r\nHost: a\r\nContent-Type: {TYPE}\r\nContent-
 
 
 @pytest.mark.parametrize("expecting", ["", "Expect: 100-continue\r\n"], ids=["", "expecting"])
-async def test_a_body_that_comes_after_its_answer_is_no_head(expecting: str) -> None:
+async def test_an_answer_before_the_body_is_the_last_and_the_body_that_follows_is_no_request(expecting: str) -> None:
     async with served("lean") as server:
         reader, writer = await server.connect()
         writer.write(f"{LATE}{expecting}\r\n".encode())
-        assert (await read_answer(reader))[0] == 404
+        status, _, _, closed = await read_answer(reader)
+        assert (status, closed) == (404, True)
         for _ in range(6):
             writer.write(b"\r\n\r\n" + bytes(9996))
             await asyncio.sleep(0.001)
-        writer.write(_head(f"X: {'y' * 8000}", line=b"GET /elsewhere HTTP/1.1\r\n"))
-        assert (await read_answer(reader, b"GET"))[0] == 404
+        writer.write(_head(line=b"GET /elsewhere HTTP/1.1\r\n"))
+        async with asyncio.timeout(PATIENCE):
+            assert await reader.read() == b""
+        await until(lambda: len(server.server.admission) == 0)
+
+
+async def test_who_asks_on_a_connection_whose_answer_came_early_uses_another() -> None:
+    async with served("aiohttp") as server, HttpTransport(insecure_http=True) as transport:
+        url = "http://{}:{}/elsewhere".format(*server.runner.addresses[0][:2])
+        for size in (200_000, 1_000_000, 1, 4_000_000, 0):
+            for _ in range(3):
+                answer = await transport.request("POST", url, headers={"Content-Type": TYPE}, body=bytes(size))
+                assert answer.status == 404
+
+
+async def test_requests_sent_ahead_on_a_connection_of_aiohttp_are_answered_in_turn() -> None:
+    get = _head(line=b"GET /elsewhere HTTP/1.1\r\n")
+    post = f"{LATE}\r\n".encode() + b"\r\n\r\n".ljust(60_000, b"x")
+    async with served("lean") as server:
+        reader, writer = await server.connect()
+        writer.write(get + b"\r\n" + get + post[:30_000])
+        for _ in range(2):
+            assert (await read_answer(reader, b"GET"))[0] == 404
+        writer.write(post[30_000:] + get[:-1])
+        await asyncio.sleep(0.01)
+        writer.write(get[-1:])
+        assert [(await read_answer(reader))[0] for _ in range(1)] == [404]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [b"zz\r\n", b"0\r\n" + b"X: y\r\n" * 200, b"0\r\nX: " + b"y" * 9000],
+    ids=["no size", "many trailers", "a long trailer"],
+)
+async def test_a_broken_body_on_a_connection_of_aiohttp_is_refused_and_keeps_no_turn(broken: bytes) -> None:
+    async with served("aiohttp") as server:
+        reader, writer = await server.connect()
+        writer.write(chunked(b"abc")[:-5])
+        await asyncio.sleep(0.01)
+        writer.write(broken)
+        status, _, _, closed = await read_answer(reader)
+        assert (status, closed) == (400, True)
+        async with asyncio.timeout(PATIENCE):
+            assert await reader.read() == b""
+        await until(lambda: len(server.server.admission) == 0)
+        assert server.server.admission.turns == 0
+
+
+@pytest.mark.parametrize("over", [0, 1])
+@pytest.mark.parametrize("last", [0, 1, 2, 3, 4, 5])
+async def test_the_bound_of_a_head_does_not_depend_on_its_pieces(last: int, over: int) -> None:
+    most = [f"X-{number}: {'y' * 8000}" for number in range(4)]
+    line = b"GET /elsewhere HTTP/1.1\r\n"
+    room = MOST_HEAD + over - len(_head(*most, "Y: ", line=line)) + 4
+    raw = _head(*most, "Y: " + "y" * room, line=line)
+    async with served("lean") as server:
+        reader, writer = await server.connect()
+        writer.write(raw[: len(raw) - last])
+        await asyncio.sleep(0.01)
+        writer.write(raw[len(raw) - last :])
+        assert (await read_answer(reader, b"GET"))[0] == (400 if over else 404)
+
+
+@pytest.mark.parametrize("coded", [False, True], ids=["a length", "chunks"])
+async def test_a_head_above_the_bound_behind_a_body_is_refused_or_dropped(coded: bool) -> None:
+    parts = [b"x" * 10_000] * 3
+    body = chunked(*parts) if coded else request(b"".join(parts))
+    head = _head(*(f"X-{number}: {'y' * 8000}" for number in range(12)), line=b"GET /elsewhere HTTP/1.1\r\n")
+    async with served("aiohttp") as server:
+        reader, writer = await server.connect()
+        writer.write(body + head[:-2])
+        status, _, _, closed = await read_answer(reader)
+        assert (status, closed) == (200, False)
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(PATIENCE):
+                assert (await reader.read()).partition(b"\r\n")[0] in {b"", b"HTTP/1.1 400 Bad Request"}
+        writer.close()
+        await until(lambda: len(server.server.admission) == 0)
 
 
 @pytest.mark.parametrize("cut", [1, 2, 3])

@@ -21,7 +21,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.service.app import Deps
 from tacit.service.base.config import Limits
 from tacit.service.http.admission import Admission
-from tacit.service.http.connection import Server
+from tacit.service.http.server import Server
 from tacit.service.run import Runner
 from tests.http.model_stage import BINARY, MODEL, OTHER_PATH, PATH, POLICY, ModelServer, model_server
 from tests.http.test_attackers import until

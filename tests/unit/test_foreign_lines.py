@@ -25,12 +25,16 @@ class Log:
         self._capsys = capsys
 
     def only_line(self) -> dict[str, Any]:
-        """The one line that was written; it holds no word of ``SECRET``."""
-        [line] = self._capsys.readouterr().err.splitlines()
-        assert not {"0123", "nullifier", "192.0.2.7"} & set(line.replace("(", " ").replace(")", " ").split())
-        assert SECRET not in line
-        found: dict[str, Any] = json.loads(line)
+        """The one line that was written."""
+        [found] = self.lines()
         return found
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What was written; it holds no word of ``SECRET``."""
+        written = self._capsys.readouterr().err
+        assert not {"0123", "nullifier", "192.0.2.7"} & set(written.replace("(", " ").replace(")", " ").split())
+        assert SECRET not in written
+        return [json.loads(line) for line in written.splitlines()]
 
 
 @pytest.fixture
@@ -86,6 +90,19 @@ def test_our_own_modules_keep_their_words(log: Log) -> None:
     line = log.only_line()
     assert line["what"] == "the kernels are not available (no C compiler)"
     assert line["level"] == "warning"
+
+
+def test_a_message_that_does_not_fit_its_arguments_is_a_line_without_words(log: Log) -> None:
+    record = logging.LogRecord("tacit.some", logging.WARNING, "some.py", 1, "%(a)s", ({"b": SECRET},), None)
+    for handler in logging.getLogger().handlers:
+        if type(handler).__module__ == foreign_lines.__module__:  # those of pytest raise
+            handler.handle(record)
+    assert "what" not in log.only_line()
+
+
+def test_of_a_group_of_errors_each_is_a_line(log: Log) -> None:
+    log_end(ExceptionGroup(SECRET, [ValueError(SECRET), ExceptionGroup(SECRET, [KeyError(SECRET)])]))
+    assert [line["error"] for line in log.lines()] == ["ValueError", "KeyError"]
 
 
 def test_a_warning_of_python_is_a_line(log: Log) -> None:

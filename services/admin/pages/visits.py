@@ -23,7 +23,7 @@ from services.admin.people.people import PERMISSIONS, Permission, Principal, for
 from services.admin.people.sign_in import CSRF_HEADER, csrf_token
 from services.admin.questions.questions import field_problem
 from tacit import media_types
-from tacit.errors import Abort, DecodeError, UsageError
+from tacit.errors import Abort, DecodeError, UsageError, drop_frames
 from tacit.service.app import abort_of, read_body
 from tacit.service.documents.admin_people import Role
 from tacit.service.documents.openapi import IDEMPOTENCY
@@ -129,6 +129,7 @@ def serve(page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
             raise
         except Exception as error:
             abort = field_problem(error) if isinstance(error, UsageError) else abort_of(request.app, error)
+            drop_frames(error)
             if abort.status == 401 and not page.part:
                 home = page.home.format(**request.match_info) if page.home else request.path_qs
                 raise web.HTTPSeeOther(f"{SIGN_IN}?next={quote(home, safe='')}") from error

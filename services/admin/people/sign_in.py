@@ -24,7 +24,7 @@ from services.admin.storage.store import AdminStore, PeopleTx
 from tacit.codec import b64url
 from tacit.ports import Clock, Entropy
 from tacit.service.http.auth import token_digest, unauthorized
-from tacit.service.http.connection import vouch
+from tacit.service.http.server import vouch
 
 COOKIE: Final = "tacit_session"
 SECURE_PREFIX: Final = "__Host-"

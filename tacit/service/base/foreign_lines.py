@@ -18,6 +18,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tacit.errors import parts_of
 from tacit.service.base.log import get_logger, places_of
 
 _WORDS = re.compile(r"[A-Za-z ]*")
@@ -29,7 +30,7 @@ class _Lines(logging.Handler):
         log, error = get_logger(record.name), record.exc_info[1] if record.exc_info else None
         fields: dict[str, object] = {"where": places_of(error) or [f"{record.module}:{record.lineno}"]}
         if record.name.startswith("tacit."):
-            with contextlib.suppress(TypeError, ValueError):  # a message that does not fit its arguments
+            with contextlib.suppress(Exception):  # a message that does not fit its arguments
                 fields["what"] = record.getMessage()
         (log.error if record.levelno >= logging.ERROR else log.warning)("library", error=error, **fields)
 
@@ -45,11 +46,13 @@ def log_end(error: Exception) -> None:
     what = "the process ends"
     if isinstance(error, OSError) and isinstance(error.filename, str | bytes | os.PathLike):
         what = f"{os.fsdecode(error.filename)}: {error.strerror}"
-    get_logger("process").critical("unhandled", what=what, error=error, where=places_of(error))
+    for one in parts_of(error):
+        get_logger("process").critical("unhandled", what=what, error=one, where=places_of(one))
 
 
 def _write(found_by: str, error: BaseException | None, what: str) -> None:
-    get_logger(found_by).error("unhandled", what=what, error=error, where=places_of(error))
+    for one in [None] if error is None else parts_of(error):
+        get_logger(found_by).error("unhandled", what=what, error=one, where=places_of(one))
 
 
 def _of_thread(found: threading.ExceptHookArgs) -> None:

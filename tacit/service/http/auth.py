@@ -9,8 +9,8 @@ import hashlib
 import hmac
 
 from tacit.errors import Abort
-from tacit.service.http.connection import vouch
 from tacit.service.http.lean import Asking
+from tacit.service.http.server import vouch
 
 UNAUTHORIZED = "urn:tacit:problem:unauthorized"
 

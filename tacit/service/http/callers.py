@@ -22,9 +22,9 @@ from tacit.errors import UsageError
 from tacit.service.base.config import Listen
 from tacit.service.base.log import get_logger
 from tacit.service.http.auth import require_bearer, unauthorized
-from tacit.service.http.connection import vouch
 from tacit.service.http.lean import Asking
 from tacit.service.http.live_tokens import Accepted, AcceptedTokens
+from tacit.service.http.server import vouch
 
 _MOST_LOGGED = 64
 _SAN_KINDS = frozenset({"DNS", "URI"})

@@ -16,15 +16,15 @@ from typing import cast
 
 from aiohttp import StreamReader, web
 from aiohttp.helpers import rfc822_formatted_time
+from aiohttp.http import RawRequestMessage
 
 from tacit.errors import Abort
 from tacit.service.base.log import get_logger
-from tacit.service.http.admission import Admission, Visit, source_of
-from tacit.service.http.head_bound import HeadBound
-from tacit.service.http.lean import Asking, Reader, Serving, encode_answer
+from tacit.service.http.admission import Admission, Visit
+from tacit.service.http.extent import Extent
+from tacit.service.http.lean import Reader, Serving, encode_answer
 from tacit.service.http.problems import Answer, bad_request, problem_answer, problem_response, too_slow
 
-SWEEP_SECONDS = 1.0
 PROXY_LINE = 107
 """Most bytes of a PROXY line, version 1."""
 MOST_DISCARDED = 4 << 20
@@ -40,8 +40,8 @@ class Connection(web.RequestHandler):
         "_answered",
         "_answering",
         "_body",
-        "_bound",
         "_discarded",
+        "_extent",
         "_held",
         "_line",
         "_raw",
@@ -52,7 +52,12 @@ class Connection(web.RequestHandler):
     )
 
     def __init__(
-        self, server: Server, admission: Admission, loop: asyncio.AbstractEventLoop, **options: object
+        self,
+        server: web.Server,
+        admission: Admission,
+        serving: Serving | None,
+        loop: asyncio.AbstractEventLoop,
+        **options: object,
     ) -> None:
         super().__init__(server, loop=loop, **options)  # type: ignore[arg-type]
         self._admission = admission
@@ -60,12 +65,12 @@ class Connection(web.RequestHandler):
         self._body: StreamReader | None = None
         self._answered = 0
         self._discarded = 0
-        self._bound = HeadBound()
+        self._extent = Extent()
         self._held = b""
         self._line: bytes | None = None
         self._raw: socket.socket | None = None
-        self._serving: Serving | None = server.serving
-        self._reader = None if self._serving is None else Reader(self._serving.routes, self)
+        self._serving = serving
+        self._reader = None if serving is None else Reader(serving.routes, self)
         self._answering: asyncio.Task[None] | None = None
         self.late = False
 
@@ -142,18 +147,47 @@ class Connection(web.RequestHandler):
                 self._give_leave(self._reader)
                 return
             self._reader, data = None, rest
-        before = self._request_count
-        if self._expects_head() and self._bound.is_head_too_large(data):
+        if not data:
+            self._feed(data)
+        while data and not self._close and not self._force_close:
+            data = self._parsed(data)
+
+    def _parsed(self, data: bytes) -> bytes:
+        """Give aiohttp what belongs to the request that comes; returns the rest, which is held if it must wait for the
+        answer."""
+        divided = self._extent.head(data) if self._expects_head() else self._extent.body(data)
+        if divided is None:
             self._refuse_head()
-            return
-        super().data_received(data)
-        began = self._request_count > before
-        if began and self._messages:
-            self._body = self._messages[-1][1]
-        if self._bound.is_framing_too_large(data, getattr(self._body, "total_bytes", 0), began=began):
+            return b""
+        piece, rest = divided
+        if piece:
+            self._feed(piece)
+        if rest and (not piece or self._is_whole()):
+            self._hold(rest)
+            return b""
+        return rest
+
+    def _feed(self, piece: bytes) -> None:
+        body, before = self._body, self._request_count
+        was_open = body is not None and not body.is_eof()
+        super().data_received(piece)
+        if self._request_count > before:
+            self._took(*self._messages[-1])
+        elif self._extent.is_framing_too_large(getattr(body, "total_bytes", 0)):
             self.cut()
-        if self._upgraded or self._request_count - self._answered > 1:
+        ended = was_open and body is not None and body.is_eof()
+        late = self._request_count == self._answered  # answered before its body came
+        if (ended and (self._extent.ended() or late)) or self._upgraded or self._request_count - self._answered > 1:
             self.close()  # one turn answers one request only: RFC 9112, sections 7.8 and 9.3.2
+
+    def _took(self, message: object, body: StreamReader) -> None:
+        """Note a request that aiohttp has begun, or an error that it has found."""
+        if self._body is not None and not self._body.is_eof():
+            self._body.set_exception(bad_request())  # aiohttp only forgets a body that has an error
+            return
+        self._body = body
+        if isinstance(message, RawRequestMessage):
+            self._extent.begin(None if message.chunked else int(message.headers.get("Content-Length", 0)))
 
     def _expects_head(self) -> bool:
         """Whether what comes next is a head, and no body, perhaps of a request that was answered early."""
@@ -181,7 +215,9 @@ class Connection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send the answer, which ends the turn."""
+        """Send the answer, which ends the turn, and the connection too unless the whole request has come."""
+        if self._body is not None and not self._body.is_eof():
+            resp.force_close()
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
@@ -350,48 +386,3 @@ class Connection(web.RequestHandler):
         response.headers["Server"] = "tacit"
         response.force_close()
         return response
-
-
-class Server(web.Server):
-    """Makes the connections of one listener."""
-
-    def __init__(
-        self, plain: web.Server, admission: Admission, serving: Serving | None = None, **options: object
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        super().__init__(plain.request_handler, request_factory=plain.request_factory, loop=loop, **options)  # type: ignore[arg-type]
-        self.admission = admission
-        self.serving = serving
-        self._sweeping: asyncio.TimerHandle | None = None
-
-    def __call__(self) -> web.RequestHandler:
-        """Make the protocol for a new connection."""
-        if self._sweeping is None:
-            self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
-        return Connection(self, self.admission, self._loop, **self._kwargs)
-
-    def _sweep(self) -> None:
-        self._sweeping = None
-        self.admission.sweep(self._loop.time())
-        if len(self.admission):
-            self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
-
-
-def vouch(request: Asking) -> None:
-    """Record that the sender of the request proved who it is."""
-    connection = connection_of(request)
-    if connection is not None:
-        connection.vouch()
-
-
-def source_of_request(request: Asking) -> str:
-    """The source that a request came from (``tacit.service.http.admission``)."""
-    connection = connection_of(request)
-    source = None if connection is None else connection.source
-    return source_of(request.remote or "") if source is None else source
-
-
-def connection_of(request: Asking) -> Connection | None:
-    """The connection of a request, where a service's server made it."""
-    protocol = request.protocol
-    return protocol if isinstance(protocol, Connection) else None

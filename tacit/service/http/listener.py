@@ -20,7 +20,8 @@ from typing import cast
 
 from aiohttp import web
 
-from tacit.service.http.connection import Connection, Server
+from tacit.service.http.connection import Connection
+from tacit.service.http.server import Server
 
 PAUSE_SECONDS = 0.2
 """Seconds to pause after a failed accept, when the process is out of descriptors."""

@@ -1,0 +1,63 @@
+"""Where heads and bodies end in what one connection sends, so that aiohttp reads one request at a time and no head is
+too large: aiohttp bounds fields, but neither their number nor their sum, and reads on behind a request's end.
+
+Only the end of a chunked body is known to aiohttp alone. Its framing and trailers are bounded instead.
+"""
+
+from __future__ import annotations
+
+from tacit.service.http.lean import FRAMING_PER_BODY, MOST_HEAD
+
+_BLANK = b"\r\n\r\n"
+_OVERLAP = len(_BLANK) - 1
+
+
+class Extent:
+    """The ends of one connection's heads and bodies. A head has at most ``MOST_HEAD`` bytes before its blank line; the
+    framing and trailers of a chunked body have as many and ``FRAMING_PER_BODY`` times the body."""
+
+    __slots__ = ("_end", "_head", "_left", "_more", "_received")
+
+    def __init__(self) -> None:
+        self._end = b""
+        self._head = self._received = 0
+        self._left: int | None = 0
+        self._more = False
+
+    def head(self, data: bytes) -> tuple[bytes, bytes] | None:
+        """Divide ``data``, with which a head begins or goes on, at the head's end; None if the head is too large. Blank
+        lines before it are dropped (RFC 9112, section 2.2)."""
+        data = data if self._head else data.lstrip(b"\r\n")
+        known = self._end + data
+        at = known.find(_BLANK)
+        if at < 0:
+            self._head, self._end = self._head + len(data), known[-_OVERLAP:]
+            return (data, b"") if self._head <= MOST_HEAD + _OVERLAP else None
+        size = at + len(_BLANK) - len(self._end)
+        head, self._head, self._end = self._head + size - len(_BLANK), 0, b""
+        return (data[:size], data[size:]) if head <= MOST_HEAD else None
+
+    def begin(self, size: int | None) -> None:
+        """A head has ended: its body has ``size`` bytes, None for a chunked one."""
+        self._left, self._received, self._more = size, 0, False
+
+    def body(self, data: bytes) -> tuple[bytes, bytes]:
+        """Divide ``data`` at the end of the body, where it is known."""
+        if self._left is not None:
+            piece = data[: self._left]
+            self._left -= len(piece)
+            return piece, data[len(piece) :]
+        self._received += len(data)
+        known = self._end + data
+        self._end = known[-_OVERLAP:]
+        self._more = bool(known[known.rfind(_BLANK) + len(_BLANK) :].strip(b"\r\n"))
+        return data, b""
+
+    def ended(self) -> bool:
+        """A chunked body has ended; returns whether what came last goes on behind it."""
+        self._end = b""
+        return self._left is None and self._more
+
+    def is_framing_too_large(self, body: int) -> bool:
+        """Whether a chunked body, of which ``body`` bytes are known, has too much besides."""
+        return self._left is None and self._received > MOST_HEAD + (1 + FRAMING_PER_BODY) * body
