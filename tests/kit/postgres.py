@@ -26,6 +26,7 @@ FAST = {
     "full_page_writes": "off",
     "autovacuum": "off",
     "max_wal_size": "256MB",
+    "shared_buffers": "64MB",
     "dynamic_shared_memory_type": "mmap",
 }
 """Settings of a server that need not survive a power cut of its machine, and whose shared memory goes with its folder
