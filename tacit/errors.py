@@ -207,9 +207,11 @@ def parts_of(error: BaseException) -> list[BaseException]:
 def drop_frames(error: BaseException) -> None:
     """Forget where an error was raised, and those that led to it, once it was answered: the frames hold whole requests,
     often in a circle with the error, so that they would stay until the next search for garbage."""
-    left: list[BaseException | None] = [error, *parts_of(error)]
+    left: list[BaseException | None] = [error]
+    seen = set[int]()
     while left:
         one = left.pop()
-        if one is not None and one.__traceback__ is not None:
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
             one.__traceback__ = None
-            left += (one.__cause__, one.__context__)
+            left += (one.__cause__, one.__context__, *(one.exceptions if isinstance(one, BaseExceptionGroup) else ()))

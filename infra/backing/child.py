@@ -58,9 +58,10 @@ class Child:
         """Whether the program is still running."""
         return self._process.poll() is None
 
-    def until(self, is_ready: Callable[[], bool]) -> bool:
-        """Wait until ``is_ready``. If the program ends first or takes too long, stop it and return False."""
-        deadline = time.monotonic() + READY_SECONDS
+    def until(self, is_ready: Callable[[], bool], seconds: float = READY_SECONDS) -> bool:
+        """Wait until ``is_ready``, at most ``seconds``. If the program ends first or takes too long, stop it and return
+        False."""
+        deadline = time.monotonic() + seconds
         while not is_ready():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
@@ -68,11 +69,11 @@ class Child:
             time.sleep(PAUSE_SECONDS)
         return True
 
-    def stop(self) -> None:
-        """Ask the program to shut down, and kill what is left after ``STOP_SECONDS``."""
+    def stop(self, seconds: float = STOP_SECONDS) -> None:
+        """Ask the program to shut down, and kill what is left after ``seconds``."""
         self._close_input()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(STOP_SECONDS)
+            self._process.wait(seconds)
         self.kill()  # a program that did not stop, or the waiting shell of one that ended by itself
 
     def kill(self) -> None:

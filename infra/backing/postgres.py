@@ -29,6 +29,8 @@ SUPERUSER = "tacit_admin"
 SYSTEM_USER = "postgres"
 LEFT_OVER_SECONDS = 10.0
 PAUSE_SECONDS = 0.05
+RECOVERY_SECONDS, CHECKPOINT_SECONDS = 600.0, 120.0
+"""The most time for replaying the log after a crash, and for writing all pages when the server stops."""
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -40,9 +42,10 @@ SETTINGS = {
 MEMORY_SHARE, LEAST_MEMORY, MOST_MEMORY = 4, 64 << 20, 4 << 30
 """The share of the machine's memory that the server may fill with pages, and its bounds in bytes. It takes them as its
 databases grow: every spent token is looked up at a random place of two indexes, some 200 bytes together."""
-DISK_SHARE, LEAST_LOG, MOST_LOG = 8, 1 << 30, 16 << 30
+DISK_SHARE, LEAST_LOG, MOST_LOG = 8, 1 << 30, 8 << 30
 """The share of the free disk that the write-ahead log may fill before a checkpoint, and its bounds in bytes."""
-_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_CGROUP_LIMITS = tuple(map(Path, ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")))
+"""Where a container's limit is, by versions 2 and 1 of control groups."""
 _LEFT_OVER = ("still in use", "postmaster.pid")
 
 
@@ -113,7 +116,7 @@ class PostgresServer:
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         command = [str(require_binaries() / "postgres"), "-D", str(self.folder / "data"), *options]
         self._child = Child(command, self.folder / LOG_NAME, **_as_system_user())
-        if self._child.until(self._is_ready):
+        if self._child.until(self._is_ready, RECOVERY_SECONDS):
             return True
         self._child = None
         return False
@@ -128,7 +131,7 @@ class PostgresServer:
         """Shut the server down: open transactions end, committed data is on disk. A server that hangs is killed."""
         child, self._child = self._child, None
         if child is not None:
-            child.stop()
+            child.stop(CHECKPOINT_SECONDS)
 
     def crash(self) -> None:
         """Send SIGKILL to the server, like a power cut of the database; its other processes end by themselves."""
@@ -183,8 +186,9 @@ def _sizes(folder: Path) -> dict[str, str]:
 def _memory() -> int:
     """Bytes of memory of this machine, or of the container that this process is in."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    with contextlib.suppress(OSError, ValueError):  # no such limit, or "max"
-        memory = min(memory, int(_CGROUP_LIMIT.read_text()))
+    for path in _CGROUP_LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # no such limit, or "max"
+            memory = min(memory, int(path.read_text()))
     return memory
 
 

@@ -113,6 +113,7 @@ class Runner(web.AppRunner):
             logger=quiet_http_logger(),
             shutdown_timeout=grace_seconds,
             keepalive_timeout=self._limits.idle_seconds,
+            auto_decompress=False,  # else a small body that nobody reads could take seconds to inflate
         )
 
     async def _make_server(self) -> web.Server:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import traceback
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -132,6 +133,11 @@ def make_probe(bodies: list[bytes], opened: asyncio.Event) -> web.Application:
     def explain(abort: Abort, named: Mapping[str, str]) -> None:
         abort.extensions = {**abort.extensions, "how": named["how"]}
 
+    async def later(request: web.Request) -> web.Response:
+        await opened.wait()
+        return web.Response(text=str(len(await read_body(request, 1 << 20))))
+
+    app.router.add_post("/later", later)
     add_hot_route(app, HotRoute("/", TYPE, LIMIT, admit))
     add_hot_route(app, HotRoute("/known/{how}", TYPE, LIMIT, admit_known, continues=True))
     return app
@@ -507,6 +513,78 @@ async def test_a_broken_body_on_a_connection_of_aiohttp_is_refused_and_keeps_no_
             assert await reader.read() == b""
         await until(lambda: len(server.server.admission) == 0)
         assert server.server.admission.turns == 0
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        _head("Content-Length: 1", line=b"GET /elsewhere HTTP/1.1\r\n"),
+        _head("Transfer-Encoding: chunked", line=b"OPTIONS /elsewhere HTTP/1.1\r\n"),
+        _head("Content-Length: 18446744073709551615"),
+        _head("Transfer-Encoding: gzip, chunked") + b"0\r\n\r\n",
+        _head("Transfer-Encoding: ", "Content-Length: 3") + b"abc",
+    ],
+    ids=["GET with a body", "OPTIONS with chunks", "a length of 64 bits", "two codings", "an empty coding"],
+)
+async def test_a_request_whose_end_others_see_elsewhere_is_refused_by_aiohttp_too(raw: bytes) -> None:
+    async with served("aiohttp") as server:
+        reader, writer = await server.connect()
+        writer.write(raw)
+        writer.write(_head(line=b"GET /elsewhere HTTP/1.1\r\n"))
+        assert (await read_answer(reader))[0] == 400
+        async with asyncio.timeout(PATIENCE):
+            assert await reader.read() == b""
+        assert server.bodies == []
+
+
+async def test_what_comes_behind_the_last_request_is_dropped_and_takes_no_turn() -> None:
+    async with served("aiohttp") as server:
+        server.open.clear()
+        reader, writer = await server.connect()
+        writer.write(request(b"one", "POST / HTTP/1.1", "Connection: close"))
+        await until(lambda: bool(server.bodies))
+        (connection,) = server.server.connections
+        writer.write(request(b"two"))
+        await until(lambda: bool(connection._held))  # type: ignore[attr-defined]
+        server.open.set()
+        assert (await read_answer(reader))[2] == b"one"
+        async with asyncio.timeout(PATIENCE):
+            assert await reader.read() == b""
+        await until(lambda: len(server.server.admission) == 0)
+        assert (server.server.admission.turns, server.bodies) == (0, [b"one"])
+        assert connection._request_count == 1
+
+
+async def test_a_body_that_its_handler_has_not_read_yet_has_a_turn() -> None:
+    async with served("aiohttp") as server:
+        server.open.clear()
+        reader, writer = await server.connect()
+        writer.write(request(bytes(700_000), "POST /later HTTP/1.1"))
+        await until(lambda: server.server.admission.turns == 1)
+        server.open.set()
+        assert (await read_answer(reader))[::2] == (200, b"700000")
+        writer.write(request(b"abc", "POST /later HTTP/1.1"))
+        assert (await read_answer(reader))[::2] == (200, b"3")
+        assert server.server.admission.turns == 0
+
+
+async def test_a_body_is_not_inflated() -> None:
+    body = gzip.compress(bytes(100_000))
+    async with served("aiohttp") as server:
+        answer = await server.exchange(request(body, "POST /later HTTP/1.1", "Content-Encoding: gzip"))
+        assert answer[::2] == (200, str(len(body)).encode())
+
+
+@pytest.mark.parametrize("trailer", [b"", b"Authorization: Bearer let-me-in\r\n"], ids=["none", "a field"])
+async def test_trailers_are_no_fields_of_the_next_request(trailer: bytes) -> None:
+    async with served("aiohttp") as server:
+        reader, writer = await server.connect()
+        writer.write(chunked(b"abc")[:-2] + trailer + b"\r\n")
+        assert (await read_answer(reader))[0] == 200
+        with contextlib.suppress(ConnectionError):
+            writer.write(request(b"abc", "POST /known/well HTTP/1.1"))
+            async with asyncio.timeout(PATIENCE):
+                assert (await reader.readline())[:12] == (b"" if trailer else b"HTTP/1.1 401")
 
 
 @pytest.mark.parametrize("over", [0, 1])

@@ -31,13 +31,13 @@ def test_pages_take_a_quarter_of_the_memory_of_machine_or_container(
 ) -> None:
     sizes = {"SC_PHYS_PAGES": memory // 4096, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr(os, "sysconf", sizes.__getitem__)
-    monkeypatch.setattr(postgres, "_CGROUP_LIMIT", tmp_path / "memory.max")
+    monkeypatch.setattr(postgres, "_CGROUP_LIMITS", (tmp_path / "none", tmp_path / "memory.max"))
     if limit is not None:
         (tmp_path / "memory.max").write_text(limit)
     assert postgres._sizes(tmp_path)["shared_buffers"] == pages
 
 
-@pytest.mark.parametrize(("free", "log"), [(GIB, "1024MB"), (40 * GIB, "5120MB"), (1000 * GIB, "16384MB")])
+@pytest.mark.parametrize(("free", "log"), [(GIB, "1024MB"), (40 * GIB, "5120MB"), (1000 * GIB, "8192MB")])
 def test_the_log_takes_an_eighth_of_the_free_disk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, log: str
 ) -> None:

@@ -161,7 +161,7 @@ def test_memory_of_the_generator_is_shown_and_not_judged() -> None:
     [(Fatal("the server answered 500"), "the server answered 500"), (KeyboardInterrupt(), "interrupted")],
 )
 def test_a_run_that_ends_early_keeps_what_it_has_measured(
-    monkeypatch: pytest.MonkeyPatch, error: BaseException, words: str
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture, tmp_path: Path, error: BaseException, words: str
 ) -> None:
     whole, measured = made(), list[Sample]()
 
@@ -183,6 +183,12 @@ def test_a_run_that_ends_early_keeps_what_it_has_measured(
     found = soaking.soak(whole.plan, frozenset(), lambda _share: None)
     assert found.samples == measured
     assert found.errors == [f"ended after 3,000 of 40,000 contributions: {words}"]
+    monkeypatch.setenv("COLUMNS", "140")
+    monkeypatch.setattr(soaking, "soak", lambda _plan, _servers, _tell: found)
+    assert run(["bench", "soak", "--save", str(tmp_path / "run.png")]) == 1
+    captured = capsys.readouterr()
+    assert "3,000 contributions to 1 task" in captured.out
+    assert words in captured.err
 
 
 @pytest.fixture

@@ -72,14 +72,23 @@ def test_an_endless_head_is_refused_and_blank_lines_before_it_do_not_count() -> 
 
 
 def test_a_chunked_body_is_passed_whole_and_what_goes_on_behind_it_is_noticed() -> None:
-    for last, more in ((b"", False), (b"\r\n", False), (b"GET /", True), (b"\r\nG", True)):
-        raw = b"3\r\nabc\r\n0\r\n\r\n" + last
+    for last, more in ((b"\r\n", False), (b"\r\nGET /", True), (b"\r\n\r\nG", True), (b"X: 0\r\n\r\n", True)):
+        raw = b"3\r\nabc\r\n0\r\n" + last
         for cut in range(len(raw)):
             extent = Extent()
             extent.begin(None)
             pieces = [piece for piece in (raw[:cut], raw[cut:]) if piece]
             assert [extent.body(piece) for piece in pieces] == [(piece, b"") for piece in pieces]
-            assert extent.ended() is (more and len(last.strip()) > 0)
+            assert extent.ended() is more
+
+
+def test_an_empty_chunked_body_leaves_the_connection_usable() -> None:
+    extent = Extent()
+    extent.begin(None)
+    extent.body(b"0\r\n\r\n")
+    assert not extent.whole
+    assert not extent.ended()
+    assert extent.whole
 
 
 def test_framing_is_bounded_by_the_body_and_only_of_chunks() -> None:

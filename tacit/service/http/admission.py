@@ -216,6 +216,11 @@ class Admission:
         self._end_turn(visit)
         self._give_turns(now)
 
+    def is_whole(self, visit: Visit, now: float) -> None:
+        """Record that a request is whole whose bytes were read before: it takes a turn, or waits for one."""
+        if visit.phase is Phase.RECEIVING and self.may_read(visit, 0, now):
+            self.was_read(visit, now, headed=True, complete=True)
+
     def answered(self, visit: Visit, now: float, *, linger: bool = False) -> None:
         """Record that the connection's request was answered; ``linger``: before it was whole, so that the connection is
         only kept until its sender has seen the answer."""

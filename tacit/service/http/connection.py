@@ -16,17 +16,17 @@ from typing import cast
 
 from aiohttp import StreamReader, web
 from aiohttp.helpers import rfc822_formatted_time
-from aiohttp.http import RawRequestMessage
+from aiohttp.streams import EMPTY_PAYLOAD
+from aiohttp.web_protocol import _ErrInfo
 
 from tacit.errors import Abort
 from tacit.service.base.log import get_logger
+from tacit.service.http import proxy_line
 from tacit.service.http.admission import Admission, Visit
-from tacit.service.http.extent import Extent
+from tacit.service.http.extent import Extent, size_of
 from tacit.service.http.lean import Reader, Serving, encode_answer
 from tacit.service.http.problems import Answer, bad_request, problem_answer, problem_response, too_slow
 
-PROXY_LINE = 107
-"""Most bytes of a PROXY line, version 1."""
 MOST_DISCARDED = 4 << 20
 """Most bytes that a connection may send after its last answer before it is cut."""
 
@@ -119,6 +119,8 @@ class Connection(web.RequestHandler):
             return
         if not data:  # aiohttp calls this itself, for data that it already has
             self._parse(data)
+            if self._reader is None and self._is_whole():
+                self._admission.is_whole(visit, self._loop.time())
         elif self._held or self._is_whole():
             self._hold(data)
         elif self._admission.may_read(visit, len(data), self._loop.time()):
@@ -153,19 +155,19 @@ class Connection(web.RequestHandler):
             data = self._parsed(data)
 
     def _parsed(self, data: bytes) -> bytes:
-        """Give aiohttp what belongs to the request that comes; returns the rest, which is held if it must wait for the
-        answer."""
-        divided = self._extent.head(data) if self._expects_head() else self._extent.body(data)
+        """Give aiohttp what belongs to the request that comes; returns the rest, or holds it until the answer."""
+        begins = self._request_count == self._answered and self._is_read()
+        divided = self._extent.head(data) if begins else self._extent.body(data)
         if divided is None:
             self._refuse_head()
             return b""
         piece, rest = divided
         if piece:
             self._feed(piece)
-        if rest and (not piece or self._is_whole()):
+        if rest and self._is_whole():
             self._hold(rest)
             return b""
-        return rest
+        return rest if piece else b""  # what comes behind the last request is dropped
 
     def _feed(self, piece: bytes) -> None:
         body, before = self._body, self._request_count
@@ -185,13 +187,18 @@ class Connection(web.RequestHandler):
         if self._body is not None and not self._body.is_eof():
             self._body.set_exception(bad_request())  # aiohttp only forgets a body that has an error
             return
+        try:
+            size = size_of(message)
+        except ValueError as error:
+            size, body = 0, EMPTY_PAYLOAD
+            self._messages[-1] = (_ErrInfo(400, error, ""), body)
+            self.close()
         self._body = body
-        if isinstance(message, RawRequestMessage):
-            self._extent.begin(None if message.chunked else int(message.headers.get("Content-Length", 0)))
+        self._extent.begin(size)
 
-    def _expects_head(self) -> bool:
-        """Whether what comes next is a head, and no body, perhaps of a request that was answered early."""
-        return self._request_count == self._answered and (self._body is None or self._body.is_eof())
+    def _is_read(self) -> bool:
+        """Whether aiohttp has read the last body; it waits where it holds too much that its handler does not want."""
+        return self._body is None or self._body.is_eof()
 
     def _refuse_head(self) -> None:
         """Answer a head that is too large (400); the rest is awaited as after ``_send``."""
@@ -210,19 +217,26 @@ class Connection(web.RequestHandler):
         if reader is not None:
             return reader.whole or reader.refusal is not None or (self.late and reader.headed)
         unanswered = self._request_count - self._answered
-        return unanswered > 0 and (unanswered > 1 or (self._body is not None and self._body.is_eof()))
+        return unanswered > 0 and (unanswered > 1 or self._is_read() or self._extent.whole)
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
         """Send the answer, which ends the turn, and the connection too unless the whole request has come."""
-        if self._body is not None and not self._body.is_eof():
+        if not self._is_read():
             resp.force_close()
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
             self._answered += 1
+            if not resp.keep_alive:
+                self._held = b""
+                if self._is_read():
+                    self.close()
             self._end_turn()
+
+    def _process_keepalive(self) -> None:
+        """aiohttp: nothing, since ``Admission`` ends idle connections; a request may wait for its turn here."""
 
     def _end_turn(self, *, linger: bool = False) -> None:
         self.late = False
@@ -357,17 +371,15 @@ class Connection(web.RequestHandler):
 
     def _after_proxy_line(self, data: bytes) -> bytes:
         """The data after the PROXY line, which names the client; empty until the line is complete."""
-        line, end, rest = data.partition(b"\r\n")
-        if not end and len(data) <= PROXY_LINE:
-            self._line = data
-            return b""
-        parts = line.split(b" ")
-        self._line = None
-        if not end or len(line) > PROXY_LINE or parts[0] != b"PROXY" or len(parts) < 2 or self._visit is None:
+        try:
+            divided = proxy_line.divide(data)
+        except ValueError:
             self.cut()
             return b""
-        if parts[1] in {b"TCP4", b"TCP6"} and len(parts) == 6:
-            self._admission.move(self._visit, parts[2].decode("latin-1"), self._loop.time())
+        self._line = data if divided is None else None
+        address, rest = divided or (None, b"")
+        if address is not None and self._visit is not None:
+            self._admission.move(self._visit, address, self._loop.time())
         return rest
 
     def handle_error(

@@ -6,23 +6,45 @@ Only the end of a chunked body is known to aiohttp alone. Its framing and traile
 
 from __future__ import annotations
 
+from aiohttp.http import RawRequestMessage
+
 from tacit.service.http.lean import FRAMING_PER_BODY, MOST_HEAD
 
 _BLANK = b"\r\n\r\n"
 _OVERLAP = len(_BLANK) - 1
+_LAST_CHUNK = b"\r\n0\r\n\r\n"
+
+
+_MOST_LENGTH = 1 << 62
+_BODILESS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+def size_of(message: object) -> int | None:
+    """Bytes of a request's body as aiohttp has read its head, None for chunks.
+
+    Raises ``ValueError`` for what others may read differently, and for a body that has no meaning (RFC 9110, section
+    9.3.1): its request would be answered before it has come.
+    """
+    if not isinstance(message, RawRequestMessage):  # an error, which has no body
+        return 0
+    codings = [coding.lower() for coding in message.headers.getall("Transfer-Encoding", ())]
+    size = None if message.chunked else int(message.headers.get("Content-Length", 0))
+    if codings not in ([], ["chunked"]) or (size or 0) > _MOST_LENGTH or (size != 0 and message.method in _BODILESS):
+        raise ValueError("another party could read this request differently")
+    return size
 
 
 class Extent:
     """The ends of one connection's heads and bodies. A head has at most ``MOST_HEAD`` bytes before its blank line; the
     framing and trailers of a chunked body have as many and ``FRAMING_PER_BODY`` times the body."""
 
-    __slots__ = ("_end", "_head", "_left", "_more", "_received")
+    __slots__ = ("_clean", "_end", "_head", "_left", "_received")
 
     def __init__(self) -> None:
         self._end = b""
         self._head = self._received = 0
         self._left: int | None = 0
-        self._more = False
+        self._clean = True
 
     def head(self, data: bytes) -> tuple[bytes, bytes] | None:
         """Divide ``data``, with which a head begins or goes on, at the head's end; None if the head is too large. Blank
@@ -39,7 +61,7 @@ class Extent:
 
     def begin(self, size: int | None) -> None:
         """A head has ended: its body has ``size`` bytes, None for a chunked one."""
-        self._left, self._received, self._more = size, 0, False
+        self._left, self._received, self._end = size, 0, b"\r\n" if size is None else b""
 
     def body(self, data: bytes) -> tuple[bytes, bytes]:
         """Divide ``data`` at the end of the body, where it is known."""
@@ -49,14 +71,19 @@ class Extent:
             return piece, data[len(piece) :]
         self._received += len(data)
         known = self._end + data
-        self._end = known[-_OVERLAP:]
-        self._more = bool(known[known.rfind(_BLANK) + len(_BLANK) :].strip(b"\r\n"))
+        self._end, self._clean = known[1 - len(_LAST_CHUNK) :], known.endswith(_LAST_CHUNK)
         return data, b""
 
+    @property
+    def whole(self) -> bool:
+        """Whether a body with a length has come."""
+        return self._left == 0
+
     def ended(self) -> bool:
-        """A chunked body has ended; returns whether what came last goes on behind it."""
-        self._end = b""
-        return self._left is None and self._more
+        """A body has ended; returns whether it was chunked and had trailers, or more came with its end: aiohttp may
+        take trailers for fields of the next request."""
+        chunked, self._left, self._end = self._left is None, 0, b""
+        return chunked and not self._clean
 
     def is_framing_too_large(self, body: int) -> bool:
         """Whether a chunked body, of which ``body`` bytes are known, has too much besides."""

@@ -71,7 +71,7 @@ def judged(
 def returned(subject: str, sizes: Sequence[float], tolerance: float, least: float) -> Verdict:
     """Judge whether a database is as large after the last release as after the first one; ``sizes``: after each."""
     if len(sizes) < 2:
-        return Verdict(subject, True, None, tolerance, least, sizes[0], sizes[-1], "bytes")
+        return Verdict(subject, True, None, tolerance, least, sum(sizes), sum(sizes), "bytes")
     growth = sizes[-1] - sizes[0]
     share = growth / sizes[0] if sizes[0] else 0.0
     holds = share <= tolerance or growth <= least
