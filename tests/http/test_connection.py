@@ -1,0 +1,231 @@
+"""Connections on which aiohttp reads: their heads, bodies, answers and turns, however the bytes come."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gzip
+
+import pytest
+
+from tacit.adapters.network.http import HttpTransport
+from tacit.service.http.lean import MOST_HEAD
+from tests.kit.probe_server import PATIENCE, TYPE, chunked, head_of, read_answer, request, served, until
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["a whole head", "a head without an end"])
+@pytest.mark.parametrize("size", [1000, 7000, 60_000], ids=["in small pieces", "in pieces", "at once"])
+async def test_a_head_above_the_bound_is_refused_whatever_it_asks_for(size: int, ended: bool) -> None:
+    raw = head_of(*(f"X-{number}: {'y' * 8000}" for number in range(5)), line=b"GET /elsewhere HTTP/1.1\r\n")
+    raw = raw if ended else raw[:-2]
+    async with served("lean") as server:
+        reader, writer = await server.connect()
+        for at in range(0, len(raw), size):
+            writer.write(raw[at : at + size])
+            await asyncio.sleep(0.001)
+        status, headers, _, closed = await read_answer(reader, b"GET")
+        assert (status, headers["content-type"], closed) == (400, "application/problem+json", True)
+
+
+async def test_heads_up_to_the_bound_are_read_one_after_the_other() -> None:
+    raw = head_of(*(f"X-{number}: {'y' * 8000}" for number in range(4)), line=b"GET /elsewhere HTTP/1.1\r\n")
+    async with served("lean") as server:
+        reader, writer = await server.connect()
+        for _ in range(3):
+            writer.write(raw[:20_000])
+            await asyncio.sleep(0.001)
+            writer.write(raw[20_000:-1])
+            await asyncio.sleep(0.001)
+            writer.write(raw[-1:])
+            assert (await read_answer(reader, b"GET"))[0] == 404
+
+
+LATE = f"POST /elsewhere HTTP/1.1\r\nHost: a\r\nContent-Type: {TYPE}\r\nContent-Length: 60000\r\n"
+
+
+@pytest.mark.parametrize("expecting", ["", "Expect: 100-continue\r\n"], ids=["", "expecting"])
+async def test_an_answer_before_the_body_is_the_last_and_the_body_that_follows_is_no_request(expecting: str) -> None:
+    async with served("lean") as server:
+        reader, writer = await server.connect()
+        writer.write(f"{LATE}{expecting}\r\n".encode())
+        status, _, _, closed = await read_answer(reader)
+        assert (status, closed) == (404, True)
+        for _ in range(6):
+            writer.write(b"\r\n\r\n" + bytes(9996))
+            await asyncio.sleep(0.001)
+        writer.write(head_of(line=b"GET /elsewhere HTTP/1.1\r\n"))
+        async with asyncio.timeout(PATIENCE):
+            assert await reader.read() == b""
+        await until(lambda: len(server.server.admission) == 0)
+
+
+async def test_who_asks_on_a_connection_whose_answer_came_early_uses_another() -> None:
+    async with served("aiohttp") as server, HttpTransport(insecure_http=True) as transport:
+        url = "http://{}:{}/elsewhere".format(*server.runner.addresses[0][:2])
+        for size in (200_000, 1_000_000, 1, 4_000_000, 0):
+            for _ in range(3):
+                answer = await transport.request("POST", url, headers={"Content-Type": TYPE}, body=bytes(size))
+                assert answer.status == 404
+
+
+async def test_requests_sent_ahead_on_a_connection_of_aiohttp_are_answered_in_turn() -> None:
+    get = head_of(line=b"GET /elsewhere HTTP/1.1\r\n")
+    post = f"{LATE}\r\n".encode() + b"\r\n\r\n".ljust(60_000, b"x")
+    async with served("lean") as server:
+        reader, writer = await server.connect()
+        writer.write(get + b"\r\n" + get + post[:30_000])
+        for _ in range(2):
+            assert (await read_answer(reader, b"GET"))[0] == 404
+        writer.write(post[30_000:] + get[:-1])
+        await asyncio.sleep(0.01)
+        writer.write(get[-1:])
+        assert [(await read_answer(reader))[0] for _ in range(1)] == [404]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [b"zz\r\n", b"0\r\n" + b"X: y\r\n" * 200, b"0\r\nX: " + b"y" * 9000],
+    ids=["no size", "many trailers", "a long trailer"],
+)
+async def test_a_broken_body_on_a_connection_of_aiohttp_is_refused_and_keeps_no_turn(broken: bytes) -> None:
+    async with served("aiohttp") as server:
+        reader, writer = await server.connect()
+        writer.write(chunked(b"abc")[:-5])
+        await asyncio.sleep(0.01)
+        writer.write(broken)
+        status, _, _, closed = await read_answer(reader)
+        assert (status, closed) == (400, True)
+        async with asyncio.timeout(PATIENCE):
+            assert await reader.read() == b""
+        await until(lambda: len(server.server.admission) == 0)
+        assert server.server.admission.turns == 0
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        head_of("Content-Length: 1", line=b"GET /elsewhere HTTP/1.1\r\n"),
+        head_of("Transfer-Encoding: chunked", line=b"OPTIONS /elsewhere HTTP/1.1\r\n"),
+        head_of("Content-Length: 18446744073709551615"),
+        head_of("Transfer-Encoding: gzip, chunked") + b"0\r\n\r\n",
+        head_of("Transfer-Encoding: ", "Content-Length: 3") + b"abc",
+    ],
+    ids=["GET with a body", "OPTIONS with chunks", "a length of 64 bits", "two codings", "an empty coding"],
+)
+async def test_a_request_whose_end_others_see_elsewhere_is_refused_by_aiohttp_too(raw: bytes) -> None:
+    async with served("aiohttp") as server:
+        reader, writer = await server.connect()
+        writer.write(raw)
+        writer.write(head_of(line=b"GET /elsewhere HTTP/1.1\r\n"))
+        assert (await read_answer(reader))[0] == 400
+        async with asyncio.timeout(PATIENCE):
+            assert await reader.read() == b""
+        assert server.bodies == []
+
+
+async def test_what_comes_behind_the_last_request_is_dropped_and_takes_no_turn() -> None:
+    async with served("aiohttp") as server:
+        server.open.clear()
+        reader, writer = await server.connect()
+        writer.write(request(b"one", "POST / HTTP/1.1", "Connection: close"))
+        await until(lambda: bool(server.bodies))
+        (connection,) = server.server.connections
+        writer.write(request(b"two"))
+        await until(lambda: bool(connection._held))  # type: ignore[attr-defined]
+        server.open.set()
+        assert (await read_answer(reader))[2] == b"one"
+        async with asyncio.timeout(PATIENCE):
+            assert await reader.read() == b""
+        await until(lambda: len(server.server.admission) == 0)
+        assert (server.server.admission.turns, server.bodies) == (0, [b"one"])
+        assert connection._request_count == 1
+
+
+async def test_a_body_that_its_handler_has_not_read_yet_has_a_turn() -> None:
+    async with served("aiohttp") as server:
+        server.open.clear()
+        reader, writer = await server.connect()
+        writer.write(request(bytes(700_000), "POST /later HTTP/1.1"))
+        await until(lambda: server.server.admission.turns == 1)
+        server.open.set()
+        assert (await read_answer(reader))[::2] == (200, b"700000")
+        writer.write(request(b"abc", "POST /later HTTP/1.1"))
+        assert (await read_answer(reader))[::2] == (200, b"3")
+        assert server.server.admission.turns == 0
+
+
+async def test_a_body_is_not_inflated() -> None:
+    body = gzip.compress(bytes(100_000))
+    async with served("aiohttp") as server:
+        answer = await server.exchange(request(body, "POST /later HTTP/1.1", "Content-Encoding: gzip"))
+        assert answer[::2] == (200, str(len(body)).encode())
+
+
+@pytest.mark.parametrize("trailer", [b"", b"Authorization: Bearer let-me-in\r\n"], ids=["none", "a field"])
+async def test_trailers_are_no_fields_of_the_next_request(trailer: bytes) -> None:
+    async with served("aiohttp") as server:
+        reader, writer = await server.connect()
+        writer.write(chunked(b"abc")[:-2] + trailer + b"\r\n")
+        assert (await read_answer(reader))[0] == 200
+        with contextlib.suppress(ConnectionError):
+            writer.write(request(b"abc", "POST /known/well HTTP/1.1"))
+            async with asyncio.timeout(PATIENCE):
+                assert (await reader.readline())[:12] == (b"" if trailer else b"HTTP/1.1 401")
+
+
+@pytest.mark.parametrize("over", [0, 1])
+@pytest.mark.parametrize("last", [0, 1, 2, 3, 4, 5])
+async def test_the_bound_of_a_head_does_not_depend_on_its_pieces(last: int, over: int) -> None:
+    most = [f"X-{number}: {'y' * 8000}" for number in range(4)]
+    line = b"GET /elsewhere HTTP/1.1\r\n"
+    room = MOST_HEAD + over - len(head_of(*most, "Y: ", line=line)) + 4
+    raw = head_of(*most, "Y: " + "y" * room, line=line)
+    async with served("lean") as server:
+        reader, writer = await server.connect()
+        writer.write(raw[: len(raw) - last])
+        await asyncio.sleep(0.01)
+        writer.write(raw[len(raw) - last :])
+        assert (await read_answer(reader, b"GET"))[0] == (400 if over else 404)
+
+
+@pytest.mark.parametrize("coded", [False, True], ids=["a length", "chunks"])
+async def test_a_head_above_the_bound_behind_a_body_is_refused_or_dropped(coded: bool) -> None:
+    parts = [b"x" * 10_000] * 3
+    body = chunked(*parts) if coded else request(b"".join(parts))
+    head = head_of(*(f"X-{number}: {'y' * 8000}" for number in range(12)), line=b"GET /elsewhere HTTP/1.1\r\n")
+    async with served("aiohttp") as server:
+        reader, writer = await server.connect()
+        writer.write(body + head[:-2])
+        status, _, _, closed = await read_answer(reader)
+        assert (status, closed) == (200, False)
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(PATIENCE):
+                assert (await reader.read()).partition(b"\r\n")[0] in {b"", b"HTTP/1.1 400 Bad Request"}
+        writer.close()
+        await until(lambda: len(server.server.admission) == 0)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 3])
+async def test_a_blank_line_may_come_in_parts_and_with_the_body(cut: int) -> None:
+    async with served("lean") as server:
+        reader, writer = await server.connect()
+        raw = f"{LATE}\r\n".encode()
+        writer.write(raw[:-cut])
+        await asyncio.sleep(0.01)
+        writer.write(raw[-cut:] + bytes(60_000))
+        assert (await read_answer(reader))[0] == 404
+
+
+@pytest.mark.parametrize("ended", [True, False], ids=["whole", "endless"])
+async def test_trailers_on_a_connection_of_aiohttp_are_bounded(ended: bool) -> None:
+    async with served("lean") as server:
+        reader, writer = await server.connect()
+        writer.write(head_of(line=b"GET /elsewhere HTTP/1.1\r\n"))
+        assert (await read_answer(reader, b"GET"))[0] == 404
+        trailers = b"".join(b"X-%d: %s\r\n" % (number, b"y" * 8000) for number in range(20))
+        writer.write(head_of("Transfer-Encoding: chunked") + b"0\r\n" + trailers + (b"\r\n" if ended else b""))
+        async with asyncio.timeout(PATIENCE):
+            with contextlib.suppress(ConnectionError):
+                while await reader.read(65_536):
+                    pass
+        assert len(server.server.admission) == 0
