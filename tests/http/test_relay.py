@@ -178,7 +178,8 @@ async def test_real_connection_to_the_gateway_carries_no_trace_of_the_client(tmp
 @pytest.mark.parametrize(
     ("changed", "status"),
     [
-        ({"method": "GET"}, 405),
+        ({"method": "GET"}, 400),
+        ({"method": "GET", "body": b""}, 405),
         ({"method": "PUT"}, 405),
         ({"path": "/other"}, 404),
         ({"path": "/?device=1"}, 404),
