@@ -61,7 +61,7 @@ def write(found: Soak, path: Path) -> None:
         ("memory of one's own, MiB", memory(found), 2.0**20),
         ("databases, MiB", sizes(found), 2.0**20),
     ]
-    canvas = Canvas(figsize=(5.6 * len(panels), 4.6), layout="constrained")
+    canvas = Canvas(figsize=(5.6 * len(panels), 5.2), layout="constrained")
     places = canvas.subplots(1, len(panels), squeeze=False)[0]
     for place, (title, series, unit) in zip(places, panels, strict=True):
         for one in series:
@@ -71,5 +71,5 @@ def write(found: Soak, path: Path) -> None:
                 place.axvline(sample.sent, linestyle=":", linewidth=0.8, color="grey")
         place.set(title=title, xlabel="contributions", ylim=(0, None))
         place.grid(visible=True, which="major", linewidth=0.4, alpha=0.5)
-        place.legend(frameon=False, fontsize=7)
+        place.legend(frameon=False, fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.14))
     canvas.savefig(path, dpi=130)
