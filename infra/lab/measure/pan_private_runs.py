@@ -22,6 +22,7 @@ from multiprocessing import get_context
 
 import numpy as np
 
+from infra.lab.devices.pool import end_with_parent
 from infra.lab.measure.pan_private import Moments, Stepwise, flipped_bit, local_stderr, lower_bound
 from infra.lab.measure.runs import MAX_WORKERS
 from tacit.adapters.system import OsEntropy
@@ -163,7 +164,9 @@ def compare(asked: Sequence[int], epsilon0: Decimal, devices: int, progress: Cal
     costs = {steps: 1 + kept_devices(steps, CHUNK) * steps / CHUNK for steps in asked}
     whole, done = devices * sum(costs.values()), 0.0
     ours = dict.fromkeys(asked, Errors())
-    with ProcessPoolExecutor(min(MAX_WORKERS, os.cpu_count() or 1), get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        min(MAX_WORKERS, os.cpu_count() or 1), get_context("spawn"), initializer=end_with_parent
+    ) as pool:
         waiting = {
             pool.submit(encrypted, steps, epsilon0, size): (steps, size)
             for steps in sorted(asked, reverse=True)

@@ -12,6 +12,7 @@ from multiprocessing import get_context
 import numpy as np
 
 from infra.lab.devices.decisions import noisy, participation
+from infra.lab.devices.pool import end_with_parent
 from infra.lab.devices.population import DrawnCategories
 from infra.lab.measure.comparison import Measured
 from infra.lab.measure.experiments import Experiment
@@ -43,7 +44,9 @@ def measure(asked: Sequence[Experiment], runs: int, progress: Callable[[float], 
     errors: dict[Experiment, list[float]] = {one: [] for one in asked}
     total = math.fsum(one.reports for one in asked) * runs
     done = 0.0
-    with ProcessPoolExecutor(min(MAX_WORKERS, os.cpu_count() or 1), get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        min(MAX_WORKERS, os.cpu_count() or 1), get_context("spawn"), initializer=end_with_parent
+    ) as pool:
         waiting = {pool.submit(squared_error, one): one for one in asked for _ in range(runs)}
         try:
             for future in as_completed(waiting):

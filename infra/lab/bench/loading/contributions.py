@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 from sqlalchemy import text
 
+from infra.lab.devices.pool import end_with_parent
 from infra.lab.devices.sealing import RequestSenders, seal_shares
 from infra.stacks.layout import Layout
 from services.issuer.config import IssuerConfig
@@ -74,7 +75,7 @@ def prepare(order: Order, count: int, now: float, *, enclosed: bool = True) -> l
     workers = min(WORKERS, os.cpu_count() or 1)
     sizes = [min(CHUNK, count - start) for start in range(0, count, CHUNK)]
     made: list[Contribution] = []
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=end_with_parent) as pool:
         for some in pool.map(_some, *zip(*((order, size, now, enclosed) for size in sizes), strict=True)):
             made += some
     return made

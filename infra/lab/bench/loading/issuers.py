@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from multiprocessing import get_context
 
 from infra.base.remembered_servers import amend_config
+from infra.lab.devices.pool import end_with_parent
 from infra.stacks.layout import Layout
 from services.issuer.config import MAX_SLOTS
 from tacit.adapters.system import OsEntropy
@@ -47,7 +48,7 @@ class BenchIssuer:
 
 def make_issuers(slots: int) -> list[BenchIssuer]:
     """Make issuers that have ``slots`` slots together."""
-    with ProcessPoolExecutor(os.cpu_count() or 1, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(os.cpu_count() or 1, get_context("spawn"), initializer=end_with_parent) as pool:
         keys = list(pool.map(_fresh_key, range(slots), chunksize=8))
     return [
         BenchIssuer(NAME.format(number), generate_signing_key(OsEntropy()), keys[start : start + SLOTS])

@@ -20,6 +20,7 @@ from multiprocessing import get_context
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
 from infra.lab.bench.loading.contributions import WORKERS, Order, enclose, make_reports, private_key
+from infra.lab.devices.pool import end_with_parent
 from infra.lab.devices.sealing import RequestSenders
 from tacit import ohttp
 from tacit.codec import unb64url
@@ -89,6 +90,7 @@ _orders: list[Order] = []
 
 
 def _know(orders: Sequence[Order]) -> None:
+    end_with_parent()
     _orders.extend(orders)
 
 
