@@ -13,8 +13,6 @@ from tacit.service.http.lean import FRAMING_PER_BODY, MOST_HEAD
 _BLANK = b"\r\n\r\n"
 _OVERLAP = len(_BLANK) - 1
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
-
-
 _MOST_LENGTH = 1 << 62
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS"})
 
