@@ -21,11 +21,15 @@ sys.stdin.read()
 """
 
 
-@pytest.fixture(autouse=True)
-def let_go() -> None:
+def let_all_go() -> None:
     for _, held in module._held:
         held.close()
     module._held.clear()
+
+
+@pytest.fixture(autouse=True)
+def none_is_held() -> None:
+    let_all_go()
 
 
 def listens_nowhere(port: int) -> bool:
@@ -49,9 +53,11 @@ def test_ports_that_another_process_was_just_given_are_not_given_again(monkeypat
 
 
 def test_a_port_is_held_for_a_while_and_not_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    ports = free_ports(3)
+    let_all_go()
     now = itertools.count(1000.0, HELD_SECONDS)
     monkeypatch.setattr("infra.base.free_ports.time.monotonic", lambda: next(now))
-    monkeypatch.setattr(module, "_candidates", itertools.cycle(PORTS[7_100:7_103]))
+    monkeypatch.setattr(module, "_candidates", itertools.cycle(ports))
     first = free_ports(1)
     assert first != free_ports(1)
     assert len(module._held) <= 2
