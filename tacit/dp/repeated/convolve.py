@@ -13,6 +13,7 @@ import cmath
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from operator import add, mul, sub
 
 from tacit.dp.repeated.losses import Loss
 
@@ -115,7 +116,7 @@ def _root(
     return first * width
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=16)
 def _factors(size: int) -> list[complex]:
     """``exp(-2 pi i k / size)`` for k below half of ``size``."""
     return [cmath.rect(1.0, -2 * math.pi * k / size) for k in range(size // 2)]
@@ -123,17 +124,14 @@ def _factors(size: int) -> list[complex]:
 
 def transform(values: list[complex]) -> list[complex]:
     """Return ``sum_j values[j] exp(-2 pi i j k / n)`` for every k; n is a power of two."""
-    return _transform(values, _factors(len(values)))
-
-
-def _transform(values: list[complex], factors: list[complex]) -> list[complex]:
-    if len(values) == 1:
+    size = len(values)
+    if size == 1:
         return values
-    if len(values) == 2:
+    if size == 2:
         return [values[0] + values[1], values[0] - values[1]]
-    even, odd = _transform(values[::2], factors[::2]), _transform(values[1::2], factors[::2])
-    turned = [factor * value for factor, value in zip(factors, odd, strict=True)]
-    return [a + b for a, b in zip(even, turned, strict=True)] + [a - b for a, b in zip(even, turned, strict=True)]
+    even, odd = transform(values[::2]), transform(values[1::2])
+    turned = list(map(mul, _factors(size), odd))
+    return [*map(add, even, turned), *map(sub, even, turned)]
 
 
 def folded(masses: list[float], count: int) -> list[float]:
