@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import resource
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,9 @@ SUPERUSER = "tacit_admin"
 SYSTEM_USER = "postgres"
 LEFT_OVER_SECONDS = 10.0
 PAUSE_SECONDS = 0.05
-RECOVERY_SECONDS, CHECKPOINT_SECONDS = 600.0, 120.0
-"""The most time for replaying the log after a crash, and for writing all pages when the server stops."""
+RECOVERY_SECONDS, CHECKPOINT_SECONDS = 3600.0, 120.0
+"""The most time for replaying the log after a crash, which begins anew if it is stopped, and for writing all pages when
+the server stops."""
 SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -42,10 +44,9 @@ SETTINGS = {
 MEMORY_SHARE, LEAST_MEMORY, MOST_MEMORY = 4, 64 << 20, 4 << 30
 """The share of the machine's memory that the server may fill with pages, and its bounds in bytes. It takes them as its
 databases grow: every spent token is looked up at a random place of two indexes, some 200 bytes together."""
-DISK_SHARE, LEAST_LOG, MOST_LOG = 8, 1 << 30, 8 << 30
+DISK_SHARE, LEAST_LOG, MOST_LOG = 8, 128 << 20, 8 << 30
 """The share of the free disk that the write-ahead log may fill before a checkpoint, and its bounds in bytes."""
-_CGROUP_LIMITS = tuple(map(Path, ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")))
-"""Where a container's limit is, by versions 2 and 1 of control groups."""
+_CGROUPS, _CGROUP_ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 _LEFT_OVER = ("still in use", "postmaster.pid")
 
 
@@ -184,12 +185,27 @@ def _sizes(folder: Path) -> dict[str, str]:
 
 
 def _memory() -> int:
-    """Bytes of memory of this machine, or of the container that this process is in."""
+    """Bytes of memory that this process, and what it starts, may have on this machine."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    for path in _CGROUP_LIMITS:
+    addresses, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if addresses != resource.RLIM_INFINITY:
+        memory = min(memory, addresses)
+    for path in _cgroup_limits():
         with contextlib.suppress(OSError, ValueError):  # no such limit, or "max"
             memory = min(memory, int(path.read_text()))
     return memory
+
+
+def _cgroup_limits() -> Iterator[Path]:
+    """Where the limits of this process's control group and of those around it are, by versions 1 and 2."""
+    with contextlib.suppress(OSError):
+        for line in _CGROUPS.read_text().splitlines():
+            _, controllers, place = line.split(":", 2)
+            if controllers in ("", "memory"):
+                root = _CGROUP_ROOT / controllers
+                name = "memory.limit_in_bytes" if controllers else "memory.max"
+                inner = root / place.lstrip("/")
+                yield from (folder / name for folder in (inner, *inner.parents) if folder.is_relative_to(root))
 
 
 def _as_system_user() -> dict[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,29 +17,64 @@ from infra.backing import postgres
 GIB = 1 << 30
 
 
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[int], None]:
+    """Sets the memory of the machine; control groups are in ``tmp_path``."""
+
+    def set_memory(memory: int) -> None:
+        monkeypatch.setattr(os, "sysconf", {"SC_PHYS_PAGES": memory // 4096, "SC_PAGE_SIZE": 4096}.__getitem__)
+
+    monkeypatch.setattr(postgres, "_CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(postgres, "_CGROUP_ROOT", tmp_path)
+    monkeypatch.setattr(resource, "getrlimit", lambda _what: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    return set_memory
+
+
 @pytest.mark.parametrize(
-    ("memory", "limit", "pages"),
-    [
-        (16 * GIB, None, "4096MB"),
-        (64 * GIB, "max\n", "4096MB"),
-        (8 * GIB, "max\n", "2048MB"),
-        (64 * GIB, str(GIB), "256MB"),
-        (GIB, str(64 * GIB), "256MB"),
-        (GIB // 16, None, "64MB"),
-    ],
+    ("memory", "pages"), [(16 * GIB, "4096MB"), (64 * GIB, "4096MB"), (8 * GIB, "2048MB"), (GIB // 16, "64MB")]
 )
-def test_pages_take_a_quarter_of_the_memory_of_machine_or_container(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, memory: int, limit: str | None, pages: str
+def test_pages_take_a_quarter_of_the_memory(
+    machine: Callable[[int], None], tmp_path: Path, memory: int, pages: str
 ) -> None:
-    sizes = {"SC_PHYS_PAGES": memory // 4096, "SC_PAGE_SIZE": 4096}
-    monkeypatch.setattr(os, "sysconf", sizes.__getitem__)
-    monkeypatch.setattr(postgres, "_CGROUP_LIMITS", (tmp_path / "none", tmp_path / "memory.max"))
-    if limit is not None:
-        (tmp_path / "memory.max").write_text(limit)
+    machine(memory)
     assert postgres._sizes(tmp_path)["shared_buffers"] == pages
 
 
-@pytest.mark.parametrize(("free", "log"), [(GIB, "1024MB"), (40 * GIB, "5120MB"), (1000 * GIB, "8192MB")])
+@pytest.mark.parametrize(
+    ("groups", "limits", "pages"),
+    [
+        ("0::/\n", {"memory.max": "max\n"}, "2048MB"),
+        ("0::/\n", {"memory.max": f"{GIB}\n"}, "256MB"),
+        ("0::/\n", {"memory.max": f"{64 * GIB}\n"}, "2048MB"),
+        ("0::/a.slice/b\n", {"a.slice/b/memory.max": "max\n", "a.slice/memory.max": f"{2 * GIB}\n"}, "512MB"),
+        ("0::/a/b\n", {"a/b/memory.max": f"{GIB}\n", "a/memory.max": f"{2 * GIB}\n"}, "256MB"),
+        ("4:memory:/a\n0::/\n", {"memory/a/memory.limit_in_bytes": str(GIB)}, "256MB"),
+        ("4:memory:/a\n1:cpu:/b\n", {"memory/memory.limit_in_bytes": str(GIB)}, "256MB"),
+        ("", {"memory.max": str(GIB)}, "2048MB"),
+    ],
+)
+def test_limits_of_control_groups_count_as_the_memory(
+    machine: Callable[[int], None], tmp_path: Path, groups: str, limits: dict[str, str], pages: str
+) -> None:
+    machine(8 * GIB)
+    (tmp_path / "cgroup").write_text(groups)
+    for place, limit in limits.items():
+        (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / place).write_text(limit)
+    assert postgres._sizes(tmp_path)["shared_buffers"] == pages
+
+
+def test_a_limit_of_addresses_counts_as_the_memory(
+    machine: Callable[[int], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    machine(8 * GIB)
+    monkeypatch.setattr(resource, "getrlimit", lambda _what: (GIB, resource.RLIM_INFINITY))
+    assert postgres._sizes(tmp_path)["shared_buffers"] == "256MB"
+
+
+@pytest.mark.parametrize(
+    ("free", "log"), [(0, "128MB"), (8 * GIB, "1024MB"), (40 * GIB, "5120MB"), (1000 * GIB, "8192MB")]
+)
 def test_the_log_takes_an_eighth_of_the_free_disk(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, free: int, log: str
 ) -> None:
