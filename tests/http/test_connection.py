@@ -10,6 +10,7 @@ import re
 import pytest
 
 from tacit.adapters.network.http import HttpTransport
+from tacit.service.http.connection import Connection
 from tacit.service.http.lean import MOST_HEAD
 from tests.kit.probe_server import PATIENCE, TYPE, chunked, head_of, read_answer, request, served, until
 
@@ -118,18 +119,128 @@ async def test_a_broken_body_on_a_connection_of_aiohttp_is_refused_and_keeps_no_
         head_of("Content-Length: 18446744073709551615"),
         head_of("Transfer-Encoding: gzip, chunked") + b"0\r\n\r\n",
         head_of("Transfer-Encoding: ", "Content-Length: 3") + b"abc",
+        head_of("Transfer-Encoding: chunked", "Connection: keep-alive", line=b"POST / HTTP/1.0\r\n") + b"0\r\n\r\n",
+        head_of(line=b"GET /elsewhere HTTP/2.0\r\n"),
+        head_of(line=b"GET http://xn--a/elsewhere HTTP/1.1\r\n"),
+        head_of(line=b"CONNECT xn--a:443 HTTP/1.1\r\n"),
     ],
-    ids=["GET with a body", "OPTIONS with chunks", "a length of 64 bits", "two codings", "an empty coding"],
+    ids=[
+        "GET with a body",
+        "OPTIONS with chunks",
+        "a length of 64 bits",
+        "two codings",
+        "an empty coding",
+        "chunks of HTTP/1.0",
+        "another version",
+        "a host that cannot be",
+        "a tunnel to it",
+    ],
 )
-async def test_a_request_whose_end_others_see_elsewhere_is_refused_by_aiohttp_too(raw: bytes) -> None:
+@pytest.mark.parametrize("later", [False, True], ids=["first", "second"])
+async def test_a_request_whose_end_others_see_elsewhere_is_refused_by_aiohttp_too(raw: bytes, later: bool) -> None:
     async with served("aiohttp") as server:
         reader, writer = await server.connect()
+        if later:
+            writer.write(head_of(line=b"GET /elsewhere HTTP/1.1\r\n"))
+            assert (await read_answer(reader, b"GET"))[0] == 404
         writer.write(raw)
         writer.write(head_of(line=b"GET /elsewhere HTTP/1.1\r\n"))
         assert (await read_answer(reader))[0] == 400
         async with asyncio.timeout(PATIENCE):
             assert await reader.read() == b""
         assert server.bodies == []
+        writer.close()
+        await until(lambda: len(server.server.admission) == 0)
+        assert server.server.admission.turns == 0
+
+
+async def test_a_request_over_which_aiohttp_fails_ends_its_connection_and_keeps_no_turn(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with served("aiohttp") as server:
+        reader, writer = await server.connect()
+        await until(lambda: len(server.server.connections) == 1)
+        monkeypatch.setattr(server.server.connections[0], "_request_factory", lambda *_parts: 1 // 0)
+        writer.write(head_of(line=b"GET /elsewhere HTTP/1.1\r\n"))
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(PATIENCE):
+                assert await reader.read() == b""
+        await until(lambda: len(server.server.admission) == 0)
+        assert server.server.admission.turns == 0
+
+
+GET = head_of(line=b"GET /elsewhere HTTP/1.1\r\n")
+
+
+@pytest.mark.parametrize(
+    ("raw", "statuses"),
+    [
+        (GET + chunked(b"abc") + GET, [b"404", b"200"]),
+        (GET + chunked(b"abc")[:-2] + b"X: y\r\n\r\n", [b"404", b"200"]),
+        (GET + head_of("Content-Length: 1", line=b"GET /elsewhere HTTP/1.1\r\n"), [b"404", b"400"]),
+        (
+            GET + head_of("Connection: upgrade", "Upgrade: websocket", line=b"GET /elsewhere HTTP/1.1\r\n"),
+            [b"404", b"404"],
+        ),
+    ],
+    ids=["chunks and more", "chunks and a trailer", "a refused one", "an upgrade"],
+)
+@pytest.mark.parametrize("pause", [0, 1, 2, 3], ids=["at once", "a tick later", "two ticks", "three ticks"])
+async def test_a_request_that_ends_its_connection_is_answered_also_right_behind_another(
+    raw: bytes, statuses: list[bytes], pause: int
+) -> None:
+    async with served("aiohttp") as server:
+        reader, writer = await server.connect()
+        writer.write(raw[: len(GET)])
+        for _ in range(pause):
+            await asyncio.sleep(0)
+        writer.write(raw[len(GET) :])
+        async with asyncio.timeout(PATIENCE):
+            found = await reader.read()
+        assert re.findall(rb"HTTP/1\.[01] (\d+)", found) == statuses
+
+
+async def test_a_body_in_the_smallest_chunks_is_read_and_endless_framing_is_refused() -> None:
+    head = head_of("Transfer-Encoding: chunked", line=b"POST /later HTTP/1.1\r\n")
+    async with served("aiohttp") as server:
+        answer = await server.exchange(head + b"1\r\nx\r\n" * 160_000 + b"0\r\n\r\n")
+        assert answer[::2] == (200, b"160000")
+        reader, writer = await server.connect()
+        writer.write(head + b"1\r\nx\r\n1;" + b"y" * 60_000 + b"\r\nx\r\n")
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(PATIENCE):
+                assert await reader.read() == b""
+        await until(lambda: server.counted == [("/later", 200), ("/later", 400)])
+
+
+async def test_who_hangs_up_after_an_early_answer_leaves_nothing_that_waits() -> None:
+    async with served("aiohttp") as server:
+        reader, writer = await server.connect()
+        writer.write(LATE.encode() + b"\r\n")
+        assert (await read_answer(reader))[0] == 404
+        (connection,) = server.server.connections
+        task = connection._task_handler
+        assert task is not None
+        writer.transport.abort()
+        await until(lambda: len(server.server.admission) == 0)
+        await asyncio.sleep(0.05)
+        assert task.done()
+
+
+async def test_what_waits_behind_an_answer_that_is_not_read_counts() -> None:
+    some = request(bytes(90_000)) + request(b"abc") * 2000
+    async with served("aiohttp") as server:
+        _, writer = await server.connect()
+        async with asyncio.timeout(PATIENCE):
+            while not ((connections := server.server.connections) and connections[0]._paused):
+                writer.write(some)
+                await asyncio.sleep(0.01)
+        (connection,) = connections
+        assert isinstance(connection, Connection)
+        assert connection.transport is not None
+        unread = connection.transport.get_write_buffer_size()
+        assert connection._held
+        assert server.server.admission._held == unread + len(connection._held)
 
 
 async def test_what_comes_behind_the_last_request_is_dropped_and_takes_no_turn() -> None:

@@ -147,6 +147,30 @@ def test_who_proves_who_it_is_leaves_the_share_of_its_address() -> None:
     assert listener.send(listener.connect(HONEST)[1])
 
 
+def test_who_proves_who_it_is_while_it_waits_has_the_next_turn() -> None:
+    listener = Listener(connections=100)
+    visits = [listener.connect(ATTACKER) for _ in range(3)]
+    assert [listener.send(visit) for _, visit in visits] == [True, True, False]
+    listener.admission.move(visits[2][1], None, listener.now)
+    assert visits[2][0].told == ["proceed"], "known peers have no share"
+
+
+def test_sources_that_hung_up_while_they_waited_are_not_in_the_way_of_others() -> None:
+    listener = Listener(connections=100, requests=1, share=1)
+    working = listener.connect(HONEST)[1]
+    assert listener.send(working)
+    gone = [listener.connect(f"192.0.2.{number}")[1] for number in range(5)]
+    honest, visit = listener.connect("198.51.100.2")
+    assert not any(map(listener.send, [*gone, visit]))
+    for one in gone:
+        listener.admission.depart(one, listener.now)
+    listener.answer(working)
+    assert honest.told == ["proceed"]
+    listener.proceed(visit)
+    listener.answer(visit)
+    assert not listener.admission._queue
+
+
 def test_the_source_with_most_connections_gives_one_up_idle_ones_first() -> None:
     listener = Listener(connections=6)
     working = listener.connect(ATTACKER)

@@ -28,7 +28,7 @@ from __future__ import annotations
 import enum
 import ipaddress
 import math
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -120,7 +120,7 @@ class Admission:
         self.limits = limits
         self._connections = connections
         self._sources: dict[str | None, Source] = {}
-        self._queue: deque[Source] = deque()
+        self._queue: OrderedDict[Source, None] = OrderedDict()
         self._crowded: Ranks[Source] = Ranks()
         self._heavy: Ranks[Source] = Ranks()
         self._count = self._turns = self._held = 0
@@ -166,6 +166,7 @@ class Admission:
             source.turns += sign * visit.has_turn
             source.held += sign * visit.held
             self._rank(source)
+            self._line_up(source)
         self._forget_empty(visit.key)
         visit.key, visit.source = key, new
         self._give_turns(now)
@@ -176,6 +177,7 @@ class Admission:
             return
         visit.gone = True
         del visit.source.phases[visit.phase][visit]
+        self._line_up(visit.source)
         self._hold(visit, -visit.held)
         self._rank(visit.source)
         self._count -= 1
@@ -198,8 +200,6 @@ class Admission:
             return True
         self._enter(visit, Phase.WAITING, visit.since)
         visit.waiting_since = now
-        if visit.source not in self._queue:
-            self._queue.append(visit.source)
         return False
 
     def was_read(self, visit: Visit, now: float, *, headed: bool, complete: bool) -> None:
@@ -341,14 +341,19 @@ class Admission:
         """Give free turns to waiting sources, one each in turn."""
         passed = 0
         while passed < len(self._queue) and self._turns < self.limits.requests:
-            source = self._queue.popleft()
-            waiting = source.phases[Phase.WAITING]
+            source = next(iter(self._queue))
+            self._queue.move_to_end(source)
             passed += 1
-            if waiting and self._has_turn_for(source):
-                self._proceed(next(iter(waiting)), now, late=False)
+            if self._has_turn_for(source):
+                self._proceed(next(iter(source.phases[Phase.WAITING])), now, late=False)
                 passed = 0
-            if waiting:
-                self._queue.append(source)
+
+    def _line_up(self, source: Source) -> None:
+        """The queue has the sources that wait."""
+        if source.phases[Phase.WAITING]:
+            self._queue.setdefault(source)
+        else:
+            self._queue.pop(source, None)
 
     def _proceed(self, visit: Visit, now: float, *, late: bool) -> None:
         visit.since += now - visit.waiting_since
@@ -360,6 +365,7 @@ class Admission:
         del visit.source.phases[visit.phase][visit]
         visit.phase, visit.since = phase, since
         visit.source.phases[phase][visit] = None
+        self._line_up(visit.source)
 
     def _hold(self, visit: Visit, size: int) -> None:
         """Record that the connection holds ``size`` more bytes."""

@@ -1,4 +1,4 @@
-"""One connection of a service's HTTP server: aiohttp's protocol, read under the control of ``Admission``.
+"""One connection of a service's HTTP server, read under the control of ``Admission``.
 
 Requests to hot routes (``tacit.service.http.lean``) are read and answered here. The first other request makes the
 connection aiohttp's until it ends, because only then is it certain that both see the same requests in the same bytes.
@@ -11,37 +11,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from http import HTTPStatus
 from typing import cast
 
-from aiohttp import StreamReader, web
+from aiohttp import web
 from aiohttp.helpers import rfc822_formatted_time
-from aiohttp.streams import EMPTY_PAYLOAD
-from aiohttp.web_protocol import _ErrInfo
 
-from tacit.errors import Abort
 from tacit.service.base.log import get_logger
 from tacit.service.http import proxy_line
 from tacit.service.http.admission import Admission, Visit
-from tacit.service.http.extent import Extent, size_of
+from tacit.service.http.divided import Divided
 from tacit.service.http.lean import Reader, Serving, encode_answer
-from tacit.service.http.problems import Answer, bad_request, problem_answer, problem_response, too_slow
+from tacit.service.http.problems import Answer, bad_request, problem_answer, too_slow
 
 MOST_DISCARDED = 4 << 20
 """Most bytes that a connection may send after its last answer before it is cut."""
 
 
-class Connection(web.RequestHandler):
-    """aiohttp's protocol for one connection, whose turns ``Admission`` assigns. ``late``: the request waited too long
+class Connection(Divided):
+    """One connection, whose turns ``Admission`` assigns. ``late``: the request waited too long
     for its turn and only gets the answer to come back."""
 
     __slots__ = (
         "_admission",
-        "_answered",
         "_answering",
-        "_body",
         "_discarded",
-        "_extent",
         "_held",
         "_line",
         "_raw",
@@ -59,13 +52,10 @@ class Connection(web.RequestHandler):
         loop: asyncio.AbstractEventLoop,
         **options: object,
     ) -> None:
-        super().__init__(server, loop=loop, **options)  # type: ignore[arg-type]
+        super().__init__(server, loop, **options)
         self._admission = admission
         self._visit: Visit | None = None
-        self._body: StreamReader | None = None
-        self._answered = 0
         self._discarded = 0
-        self._extent = Extent()
         self._held = b""
         self._line: bytes | None = None
         self._raw: socket.socket | None = None
@@ -123,6 +113,9 @@ class Connection(web.RequestHandler):
                 self._admission.is_whole(visit, self._loop.time())
         elif self._held or self._is_whole():
             self._hold(data)
+        elif self._reader is None and self.is_between():
+            self._hold(data)
+            self._loop.call_soon(self._next)
         elif self._admission.may_read(visit, len(data), self._loop.time()):
             self._read(visit, data)
         elif not visit.gone:
@@ -137,7 +130,7 @@ class Connection(web.RequestHandler):
     def _read(self, visit: Visit, data: bytes) -> None:
         self._parse(data)
         reader, whole = self._reader, self._is_whole()
-        headed = self._request_count > self._answered if reader is None else reader.headed
+        headed = self.is_asked() if reader is None else reader.headed
         self._admission.was_read(visit, self._loop.time(), headed=headed, complete=whole)
         if reader is not None and whole:
             self._begin(reader)
@@ -149,56 +142,11 @@ class Connection(web.RequestHandler):
                 self._give_leave(self._reader)
                 return
             self._reader, data = None, rest
-        if not data:
-            self._feed(data)
-        while data and not self._close and not self._force_close:
-            data = self._parsed(data)
-
-    def _parsed(self, data: bytes) -> bytes:
-        """Give aiohttp what belongs to the request that comes; returns the rest, or holds it until the answer."""
-        begins = self._request_count == self._answered and self._is_read()
-        divided = self._extent.head(data) if begins else self._extent.body(data)
-        if divided is None:
+        rest = self.take(data)
+        if rest is None:
             self._refuse_head()
-            return b""
-        piece, rest = divided
-        if piece:
-            self._feed(piece)
-        if rest and self._is_whole():
+        elif rest:
             self._hold(rest)
-            return b""
-        return rest if piece else b""  # what comes behind the last request is dropped
-
-    def _feed(self, piece: bytes) -> None:
-        body, before = self._body, self._request_count
-        was_open = body is not None and not body.is_eof()
-        super().data_received(piece)
-        if self._request_count > before:
-            self._took(*self._messages[-1])
-        elif self._extent.is_framing_too_large(getattr(body, "total_bytes", 0)):
-            self.cut()
-        ended = was_open and body is not None and body.is_eof()
-        late = self._request_count == self._answered  # answered before its body came
-        if (ended and (self._extent.ended() or late)) or self._upgraded or self._request_count - self._answered > 1:
-            self.close()  # one turn answers one request only: RFC 9112, sections 7.8 and 9.3.2
-
-    def _took(self, message: object, body: StreamReader) -> None:
-        """Note a request that aiohttp has begun, or an error that it has found."""
-        if self._body is not None and not self._body.is_eof():
-            self._body.set_exception(bad_request())  # aiohttp only forgets a body that has an error
-            return
-        try:
-            size = size_of(message)
-        except ValueError as error:
-            size, body = 0, EMPTY_PAYLOAD
-            self._messages[-1] = (_ErrInfo(400, error, ""), body)
-            self.close()
-        self._body = body
-        self._extent.begin(size)
-
-    def _is_read(self) -> bool:
-        """Whether aiohttp has read the last body; it waits where it holds too much that its handler does not want."""
-        return self._body is None or self._body.is_eof()
 
     def _refuse_head(self) -> None:
         """Answer a head that is too large (400); the rest is awaited as after ``_send``."""
@@ -216,27 +164,18 @@ class Connection(web.RequestHandler):
         reader = self._reader
         if reader is not None:
             return reader.whole or reader.refusal is not None or (self.late and reader.headed)
-        unanswered = self._request_count - self._answered
-        return unanswered > 0 and (unanswered > 1 or self._is_read() or self._extent.whole)
+        return self.is_asked_in_full()
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Send the answer, which ends the turn, and the connection too unless the whole request has come."""
-        if not self._is_read():
-            resp.force_close()
+        """Send the answer, which ends the turn."""
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
-            self._answered += 1
             if not resp.keep_alive:
                 self._held = b""
-                if self._is_read():
-                    self.close()
             self._end_turn()
-
-    def _process_keepalive(self) -> None:
-        """aiohttp: nothing, since ``Admission`` ends idle connections; a request may wait for its turn here."""
 
     def _end_turn(self, *, linger: bool = False) -> None:
         self.late = False
@@ -305,6 +244,9 @@ class Connection(web.RequestHandler):
 
     def _next(self) -> None:
         """Read what arrived while the previous request was being answered."""
+        if self._reader is None and self.is_between():
+            self._loop.call_soon(self._next)
+            return
         data, self._held = self._held, b""
         if self._visit is not None and not self._visit.gone:
             self.data_received(data)
@@ -322,11 +264,9 @@ class Connection(web.RequestHandler):
 
     def cut(self) -> None:
         """Close the connection at once, with or without an answer, before or after the first byte of a request."""
-        transport = self.transport
-        self.force_close()
-        if transport is not None:
-            transport.abort()
-        elif self._raw is not None:
+        connected = self.transport is not None
+        super().cut()
+        if not connected and self._raw is not None:
             with contextlib.suppress(OSError):
                 self._raw.shutdown(socket.SHUT_RDWR)
 
@@ -355,8 +295,9 @@ class Connection(web.RequestHandler):
     def pause_writing(self) -> None:
         """asyncio: an answer waits for its reader."""
         super().pause_writing()
+        self._pause_transport_reading()
         if self._visit is not None and self.transport is not None:
-            size = self.transport.get_write_buffer_size()
+            size = self.transport.get_write_buffer_size() + len(self._held)
             self._admission.stalled(self._visit, size, self._loop.time())
 
     def resume_writing(self) -> None:
@@ -364,9 +305,10 @@ class Connection(web.RequestHandler):
         super().resume_writing()
         if self._visit is not None:
             self._admission.flows(self._visit)
+        self._resume_transport_reading()
 
     def _resume_transport_reading(self) -> None:
-        if not self._held and not self._buffer_paused and not self._reading_paused:
+        if not self._held and not self._paused and not self._buffer_paused and not self._reading_paused:
             super()._resume_transport_reading()
 
     def _after_proxy_line(self, data: bytes) -> bytes:
@@ -381,20 +323,3 @@ class Connection(web.RequestHandler):
         if address is not None and self._visit is not None:
             self._admission.move(self._visit, address, self._loop.time())
         return rest
-
-    def handle_error(
-        self,
-        request: web.BaseRequest,
-        status: int = 500,
-        exc: BaseException | None = None,
-        message: str | None = None,
-    ) -> web.StreamResponse:
-        """As the method that it replaces, but neither echoes the request nor logs its sender."""
-        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            get_logger("http").error("connection_failed", error=exc)
-        if request.writer.output_size > 0:
-            raise ConnectionError("the response has already begun")
-        response = problem_response(Abort("about:blank", status=status))
-        response.headers["Server"] = "tacit"
-        response.force_close()
-        return response

@@ -6,7 +6,7 @@ Only the end of a chunked body is known to aiohttp alone. Its framing and traile
 
 from __future__ import annotations
 
-from aiohttp.http import RawRequestMessage
+from aiohttp.http import HttpVersion10, HttpVersion11, RawRequestMessage
 
 from tacit.service.http.lean import FRAMING_PER_BODY, MOST_HEAD
 
@@ -26,8 +26,11 @@ def size_of(message: object) -> int | None:
     if not isinstance(message, RawRequestMessage):  # an error, which has no body
         return 0
     codings = [coding.lower() for coding in message.headers.getall("Transfer-Encoding", ())]
+    known = [["chunked"], []] if message.version == HttpVersion11 else [[]]
     size = None if message.chunked else int(message.headers.get("Content-Length", 0))
-    if codings not in ([], ["chunked"]) or (size or 0) > _MOST_LENGTH or (size != 0 and message.method in _BODILESS):
+    if message.version not in (HttpVersion10, HttpVersion11) or not message.path.startswith(("/", "*")):
+        raise ValueError("no request of HTTP/1.0 or 1.1 for a path")  # what names a host may name one that cannot be
+    if codings not in known or (size or 0) > _MOST_LENGTH or (size != 0 and message.method in _BODILESS):
         raise ValueError("another party could read this request differently")
     return size
 
