@@ -140,7 +140,7 @@ async def test_a_request_that_the_leader_cannot_read_is_counted_and_holds_up_not
         assert (await stage.status("leader"))["uploaded"] == B - PER_REQUEST
 
 
-@pytest.mark.parametrize("status", [200, 400, 401, 404, 413, 503])
+@pytest.mark.parametrize("status", [200, 400, 503, *(pytest.param(s, marks=pytest.mark.slow) for s in (401, 404, 413))])
 async def test_an_answer_that_need_not_be_the_leaders_loses_nothing_and_is_shown_to_the_operator(
     tmp_path: Path, status: int
 ) -> None:

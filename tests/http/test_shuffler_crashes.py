@@ -86,7 +86,7 @@ def cut(store: Any, number: int, *, committed: bool) -> None:
 
 
 @pytest.mark.parametrize("committed", [False, True])
-@pytest.mark.parametrize("number", [0, 1, 2, CHUNKS // 2, CHUNKS])
+@pytest.mark.parametrize("number", [0, 1, pytest.param(2, marks=pytest.mark.slow), CHUNKS // 2, CHUNKS])
 async def test_a_power_cut_neither_loses_nor_doubles_a_message(tmp_path: Path, number: int, committed: bool) -> None:
     async with due(tmp_path) as found:
         stage = found.stage
@@ -188,7 +188,7 @@ async def test_two_processes_of_a_shuffler_fix_one_order(tmp_path: Path, make_po
 
 
 @pytest.mark.parametrize("committed", [False, True])
-@pytest.mark.parametrize("number", [0, 1, CHUNKS // 4])
+@pytest.mark.parametrize("number", [0, pytest.param(1, marks=pytest.mark.slow), CHUNKS // 4])
 async def test_one_of_two_processes_dies_while_both_forward_and_the_other_goes_on(
     tmp_path: Path, make_postgres_url: MakeDatabase, number: int, committed: bool
 ) -> None:

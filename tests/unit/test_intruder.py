@@ -82,7 +82,7 @@ class Works(Keeper):
 @pytest.mark.parametrize(
     ("kind", "guessing"),
     [
-        pytest.param(Works, 400, id="other work"),
+        pytest.param(Works, 400, marks=pytest.mark.slow, id="other work"),
         pytest.param(Keeper, 2000, marks=pytest.mark.slow, id="events"),
     ],
 )
