@@ -198,11 +198,12 @@ def _memory() -> int:
 
 def _cgroup_limits() -> Iterator[Path]:
     """Where the limits of this process's control group and of those around it are, by versions 1 and 2."""
-    with contextlib.suppress(OSError):
-        for line in _CGROUPS.read_text().splitlines():
+    yield from (_CGROUP_ROOT / "memory.max", _CGROUP_ROOT / "memory/memory.limit_in_bytes")
+    with contextlib.suppress(OSError, ValueError):
+        for line in _CGROUPS.read_text("utf-8", "surrogateescape").splitlines():
             _, controllers, place = line.split(":", 2)
-            if controllers in ("", "memory"):
-                root = _CGROUP_ROOT / controllers
+            if not controllers or "memory" in controllers.split(","):
+                root = _CGROUP_ROOT / ("memory" if controllers else "")
                 name = "memory.limit_in_bytes" if controllers else "memory.max"
                 inner = root / place.lstrip("/")
                 yield from (folder / name for folder in (inner, *inner.parents) if folder.is_relative_to(root))

@@ -169,6 +169,43 @@ async def test_a_request_over_which_aiohttp_fails_ends_its_connection_and_keeps_
         assert server.server.admission.turns == 0
 
 
+async def test_a_handler_that_is_cancelled_when_nobody_waits_any_more_keeps_no_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    opened = asyncio.Event()
+
+    async def end(_request: object) -> None:
+        await opened.wait()
+        raise asyncio.CancelledError
+
+    async with served("aiohttp") as server:
+        _, writer = await server.connect()
+        await until(lambda: len(server.server.connections) == 1)
+        connection = server.server.connections[0]
+        monkeypatch.setattr(connection, "_request_handler", end)
+        writer.write(head_of(line=b"GET /elsewhere HTTP/1.1\r\n"))
+        await until(lambda: server.server.admission.turns == 1)
+        writer.transport.abort()
+        await until(lambda: connection.transport is None)
+        assert server.server.admission.turns == 1, "nobody gets more turns by hanging up"
+        opened.set()
+        await until(lambda: len(server.server.admission) == 0)
+        assert server.server.admission.turns == 0
+
+
+async def test_who_hangs_up_before_the_interim_answer_writes_no_line_of_the_log(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with served("aiohttp") as server:
+        for _ in range(5):
+            _, writer = await server.connect()
+            writer.write(head_of("Expect: 100-continue", line=b"GET /elsewhere HTTP/1.1\r\n"))
+            writer.close()
+            await asyncio.sleep(0.01)
+        await until(lambda: len(server.server.admission) == 0)
+    assert capsys.readouterr() == ("", "")
+
+
 GET = head_of(line=b"GET /elsewhere HTTP/1.1\r\n")
 
 

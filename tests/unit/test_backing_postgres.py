@@ -50,14 +50,16 @@ def test_pages_take_a_quarter_of_the_memory(
         ("0::/a/b\n", {"a/b/memory.max": f"{GIB}\n", "a/memory.max": f"{2 * GIB}\n"}, "256MB"),
         ("4:memory:/a\n0::/\n", {"memory/a/memory.limit_in_bytes": str(GIB)}, "256MB"),
         ("4:memory:/a\n1:cpu:/b\n", {"memory/memory.limit_in_bytes": str(GIB)}, "256MB"),
-        ("", {"memory.max": str(GIB)}, "2048MB"),
+        ("4:cpu,memory:/a\n", {"memory/a/memory.limit_in_bytes": str(GIB)}, "256MB"),
+        ("no group\n", {"memory.max": str(GIB)}, "256MB"),
+        ("0::/\udcff\n", {"\udcff/memory.max": str(GIB)}, "256MB"),
     ],
 )
 def test_limits_of_control_groups_count_as_the_memory(
     machine: Callable[[int], None], tmp_path: Path, groups: str, limits: dict[str, str], pages: str
 ) -> None:
     machine(8 * GIB)
-    (tmp_path / "cgroup").write_text(groups)
+    (tmp_path / "cgroup").write_text(groups, "utf-8", "surrogateescape")
     for place, limit in limits.items():
         (tmp_path / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / place).write_text(limit)

@@ -97,6 +97,13 @@ class Connection(Divided):
                 self._admission.depart(self._visit, self._loop.time())
         super().connection_lost(exc)
 
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """aiohttp's task for the connection has ended. A handler that was cancelled after its client had hung up has
+        sent no answer that would have ended its turn."""
+        super()._ended(task)
+        if self._visit is not None and self.transport is None and not self._request_in_progress:
+            self._admission.depart(self._visit, self._loop.time())
+
     def data_received(self, data: bytes) -> None:
         """asyncio: read ``data`` now, or when it is this source's turn."""
         if self._line is not None:

@@ -152,7 +152,7 @@ class Divided(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """As the method that it replaces, but neither echoes the request nor logs its sender."""
-        if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        if status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(exc, ConnectionError):
             get_logger("http").error("connection_failed", error=exc)
         if request.writer.output_size > 0:
             raise ConnectionError("the response has already begun")
