@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gzip
 import re
+import socket
 
 import pytest
 
@@ -265,16 +266,19 @@ async def test_who_hangs_up_after_an_early_answer_leaves_nothing_that_waits() ->
 
 
 async def test_what_waits_behind_an_answer_that_is_not_read_counts() -> None:
-    some = request(bytes(90_000)) + request(b"abc") * 2000
+    some = request(bytes(90_000)) + request(b"abc") * 50
     async with served("aiohttp") as server:
         _, writer = await server.connect()
-        async with asyncio.timeout(PATIENCE):
-            while not ((connections := server.server.connections) and connections[0]._paused):
-                writer.write(some)
-                await asyncio.sleep(0.01)
-        (connection,) = connections
+        await until(lambda: len(server.server.connections) == 1)
+        (connection,) = server.server.connections
         assert isinstance(connection, Connection)
         assert connection.transport is not None
+        for transport, buffer in ((writer, socket.SO_RCVBUF), (connection.transport, socket.SO_SNDBUF)):
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, buffer, 4096)
+        async with asyncio.timeout(PATIENCE):
+            while not connection._paused:
+                writer.write(some)
+                await asyncio.sleep(0.01)
         unread = connection.transport.get_write_buffer_size()
         assert connection._held
         assert server.server.admission._held == unread + len(connection._held)
