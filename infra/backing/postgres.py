@@ -199,14 +199,16 @@ def _memory() -> int:
 def _cgroup_limits() -> Iterator[Path]:
     """Where the limits of this process's control group and of those around it are, by versions 1 and 2."""
     yield from (_CGROUP_ROOT / "memory.max", _CGROUP_ROOT / "memory/memory.limit_in_bytes")
-    with contextlib.suppress(OSError, ValueError):
-        for line in _CGROUPS.read_text("utf-8", "surrogateescape").splitlines():
-            _, controllers, place = line.split(":", 2)
-            if not controllers or "memory" in controllers.split(","):
-                root = _CGROUP_ROOT / ("memory" if controllers else "")
-                name = "memory.limit_in_bytes" if controllers else "memory.max"
-                inner = root / place.lstrip("/")
-                yield from (folder / name for folder in (inner, *inner.parents) if folder.is_relative_to(root))
+    lines = []
+    with contextlib.suppress(OSError):
+        lines = os.fsdecode(_CGROUPS.read_bytes()).split("\n")
+    for _, controllers, place in (line.split(":", 2) for line in lines if line.count(":") > 1):
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        name = "memory.limit_in_bytes" if controllers else "memory.max"
+        for root in [_CGROUP_ROOT / "memory"] if controllers else [_CGROUP_ROOT, _CGROUP_ROOT / "unified"]:
+            inner = root / place.lstrip("/")
+            yield from (folder / name for folder in (inner, *inner.parents) if folder.is_relative_to(root))
 
 
 def _as_system_user() -> dict[str, Any]:

@@ -9,11 +9,13 @@ import re
 import socket
 
 import pytest
+from aiohttp import web
 
 from tacit.adapters.network.http import HttpTransport
+from tacit.service.http.admission import LINGER_SECONDS
 from tacit.service.http.connection import Connection
 from tacit.service.http.lean import MOST_HEAD
-from tests.kit.probe_server import PATIENCE, TYPE, chunked, head_of, read_answer, request, served, until
+from tests.kit.probe_server import PATIENCE, TYPE, Served, chunked, head_of, read_answer, request, served, until
 
 
 @pytest.mark.parametrize("ended", [True, False], ids=["a whole head", "a head without an end"])
@@ -181,8 +183,7 @@ async def test_a_handler_that_is_cancelled_when_nobody_waits_any_more_keeps_no_t
 
     async with served("aiohttp") as server:
         _, writer = await server.connect()
-        await until(lambda: len(server.server.connections) == 1)
-        connection = server.server.connections[0]
+        connection = await _only(server)
         monkeypatch.setattr(connection, "_request_handler", end)
         writer.write(head_of(line=b"GET /elsewhere HTTP/1.1\r\n"))
         await until(lambda: server.server.admission.turns == 1)
@@ -266,22 +267,92 @@ async def test_who_hangs_up_after_an_early_answer_leaves_nothing_that_waits() ->
 
 
 async def test_what_waits_behind_an_answer_that_is_not_read_counts() -> None:
-    some = request(bytes(90_000)) + request(b"abc") * 50
     async with served("aiohttp") as server:
-        _, writer = await server.connect()
-        await until(lambda: len(server.server.connections) == 1)
-        (connection,) = server.server.connections
-        assert isinstance(connection, Connection)
+        connection = await _unread(server)
+        connection.data_received(request(bytes(90_000)) * 5 + request(b"abc") * 50)
+        await until(lambda: connection._paused)
         assert connection.transport is not None
-        for transport, buffer in ((writer, socket.SO_RCVBUF), (connection.transport, socket.SO_SNDBUF)):
-            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, buffer, 4096)
-        async with asyncio.timeout(PATIENCE):
-            while not connection._paused:
-                writer.write(some)
-                await asyncio.sleep(0.01)
         unread = connection.transport.get_write_buffer_size()
         assert connection._held
         assert server.server.admission._held == unread + len(connection._held)
+
+
+async def _only(server: Served) -> Connection:
+    await until(lambda: len(server.server.connections) == 1)
+    (connection,) = server.server.connections
+    assert isinstance(connection, Connection)
+    return connection
+
+
+async def _unread(server: Served) -> Connection:
+    """A connection whose client reads nothing, with small buffers."""
+    _, writer = await server.connect()
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    connection = await _only(server)
+    for transport, buffer in ((writer.transport, socket.SO_RCVBUF), (connection.transport, socket.SO_SNDBUF)):
+        assert transport is not None
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, buffer, 4096)
+    return connection
+
+
+async def test_a_connection_that_aiohttp_gives_up_counts_until_it_is_cut() -> None:
+    async with served("aiohttp") as server:
+        admission, connection = server.server.admission, await _unread(server)
+        wire = connection.transport
+        assert wire is not None
+        wire.write(bytes(60_000))
+        connection.data_received(head_of("Transfer-Encoding: chunked", line=b"POST /elsewhere HTTP/1.1\r\n"))
+        await until(lambda: connection._answered == 1)
+        connection.data_received(b"no size of a chunk\r\n")
+        await until(lambda: connection.transport is None)
+        await asyncio.sleep(0.05)
+        assert wire.get_write_buffer_size() > 0
+        assert (len(admission), admission.turns) == (1, 0)
+        admission.sweep(asyncio.get_running_loop().time() + LINGER_SECONDS + 1)
+        await until(lambda: len(admission) == 0)
+
+
+async def test_a_request_with_which_its_sender_hangs_up_is_answered_in_a_turn() -> None:
+    async with served("aiohttp") as server:
+        server.open.clear()
+        admission = server.server.admission
+        await server.connect()
+        connection = await _only(server)
+        connection.data_received(request(b"abc", "POST /later HTTP/1.1"))
+        connection.cut()  # as where a read finds data and the end
+        await until(lambda: connection.transport is None and connection._request_in_progress)
+        await asyncio.sleep(0.05)
+        assert (len(admission), admission.turns) == (1, 1)
+        server.open.set()
+        await until(lambda: len(admission) == 0)
+        assert admission.turns == 0
+
+
+async def test_an_answer_that_cannot_be_sent_is_an_error_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    async with served("aiohttp") as server:
+        reader, writer = await server.connect()
+        connection = await _only(server)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(connection, "_request_handler", _answer_with_a_broken_field)
+            writer.write(GET)
+            async with asyncio.timeout(PATIENCE):
+                assert await reader.read() == b""
+    assert "answer_failed" in capsys.readouterr().err
+
+
+async def test_an_answer_that_fails_midway_ends_with_its_connection(capsys: pytest.CaptureFixture[str]) -> None:
+    async with served("aiohttp") as server:
+        reader, writer = await server.connect()
+        writer.write(request(line="POST /begun HTTP/1.1"))
+        async with asyncio.timeout(PATIENCE):
+            assert (await reader.read()).endswith(b"\r\n\r\n4\r\nsome\r\n")
+        await until(lambda: len(server.server.admission) == 0)
+        assert server.server.admission.turns == 0
+    assert capsys.readouterr().err.count("internal_error") == 1
+
+
+async def _answer_with_a_broken_field(_request: object) -> web.Response:
+    return web.Response(headers={"Broken": "a\nb"})
 
 
 async def test_what_comes_behind_the_last_request_is_dropped_and_takes_no_turn() -> None:
@@ -306,8 +377,7 @@ async def test_a_body_that_its_handler_has_not_read_yet_has_a_turn() -> None:
     async with served("aiohttp") as server:
         server.open.clear()
         reader, writer = await server.connect()
-        await until(lambda: len(server.server.connections) == 1)
-        connection = server.server.connections[0]
+        connection = await _only(server)
         connection.data_received(request(bytes(700_000), "POST /later HTTP/1.1"))  # sockets may deliver a part
         await until(lambda: server.server.admission.turns == 1)
         assert not connection.is_read(), "aiohttp holds more than it gives on"

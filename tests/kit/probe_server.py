@@ -129,7 +129,14 @@ def make_probe(bodies: list[bytes], opened: asyncio.Event) -> web.Application:
         await opened.wait()
         return web.Response(text=str(len(await read_body(request, 1 << 20))))
 
+    async def begun(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"some")
+        raise ValueError("and no more")
+
     app.router.add_post("/later", later)
+    app.router.add_post("/begun", begun)
     add_hot_route(app, HotRoute("/", TYPE, LIMIT, admit))
     add_hot_route(app, HotRoute("/known/{how}", TYPE, LIMIT, admit_known, continues=True))
     return app

@@ -52,6 +52,8 @@ def test_pages_take_a_quarter_of_the_memory(
         ("4:memory:/a\n1:cpu:/b\n", {"memory/memory.limit_in_bytes": str(GIB)}, "256MB"),
         ("4:cpu,memory:/a\n", {"memory/a/memory.limit_in_bytes": str(GIB)}, "256MB"),
         ("no group\n", {"memory.max": str(GIB)}, "256MB"),
+        ("0::/a\x0cb:c\n", {"a\x0cb:c/memory.max": str(GIB), "a/memory.max": "1000"}, "256MB"),
+        ("4:cpu:/\n0::/a\n", {"unified/a/memory.max": str(GIB)}, "256MB"),
         ("0::/\udcff\n", {"\udcff/memory.max": str(GIB)}, "256MB"),
     ],
 )

@@ -90,7 +90,7 @@ class Connection(Divided):
         """asyncio: the connection has ended. A request that is being answered keeps its turn, so nobody gets more turns
         by hanging up."""
         self._held = b""
-        if not self._request_in_progress:
+        if not self.is_due():
             if self._reader is not None:
                 self._reader.forget_body()  # nobody counts it any more, and the reader is part of a reference cycle
             if self._visit is not None:
@@ -98,11 +98,16 @@ class Connection(Divided):
         super().connection_lost(exc)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """aiohttp's task for the connection has ended. A handler that was cancelled after its client had hung up has
-        sent no answer that would have ended its turn."""
+        """aiohttp's task for the connection has ended, perhaps without an answer that would have ended the turn. What
+        waits for its reader may keep the connection open for a while."""
         super()._ended(task)
-        if self._visit is not None and self.transport is None and not self._request_in_progress:
+        if self._visit is None or self._request_in_progress:
+            return
+        if self._wire is None:
             self._admission.depart(self._visit, self._loop.time())
+        elif self.transport is None:
+            self._held = b""
+            self._admission.answered(self._visit, self._loop.time(), linger=True)
 
     def data_received(self, data: bytes) -> None:
         """asyncio: read ``data`` now, or when it is this source's turn."""
@@ -271,7 +276,7 @@ class Connection(Divided):
 
     def cut(self) -> None:
         """Close the connection at once, with or without an answer, before or after the first byte of a request."""
-        connected = self.transport is not None
+        connected = self._wire is not None
         super().cut()
         if not connected and self._raw is not None:
             with contextlib.suppress(OSError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from http import HTTPStatus
+from typing import cast
 
 from aiohttp import StreamReader, web
 from aiohttp.streams import EMPTY_PAYLOAD
@@ -22,16 +23,20 @@ from tacit.service.http.problems import bad_request, problem_response
 class Divided(web.RequestHandler):
     """A connection that aiohttp reads."""
 
-    __slots__ = ("_answered", "_body", "_extent")
+    __slots__ = ("_answered", "_body", "_extent", "_wire")
 
     def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop, **options: object) -> None:
         super().__init__(server, loop=loop, **options)  # type: ignore[arg-type]
         self._body: StreamReader | None = None
         self._answered = 0
         self._extent = Extent()
+        self._wire: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: begin. Should aiohttp's task for the connection fail, so does the connection."""
+        self._wire = cast(
+            asyncio.Transport, transport
+        )  # as long as it lasts; aiohttp's own is forgotten while answers still wait to be read
         super().connection_made(transport)
         if self._task_handler is not None:
             self._task_handler.add_done_callback(self._ended)
@@ -44,12 +49,13 @@ class Divided(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """asyncio: the connection has ended."""
+        self._wire = None
         self.forget_rest()
         super().connection_lost(exc)
 
     def cut(self) -> None:
         """Close the connection at once."""
-        transport = self.transport
+        transport = self._wire
         self.forget_rest()
         self.force_close()
         if transport is not None:
@@ -72,6 +78,11 @@ class Divided(web.RequestHandler):
     def is_asked_in_full(self) -> bool:
         """Whether the body of that request has come too."""
         return self.is_asked() and (self._request_count - self._answered > 1 or self.is_read() or self._extent.whole)
+
+    def is_due(self) -> bool:
+        """Whether that request is being answered, or will be as soon as aiohttp's task runs."""
+        task = self._task_handler
+        return self._request_in_progress or (self.is_asked() and task is not None and not task.done())
 
     def is_read(self) -> bool:
         """Whether aiohttp has read the last body; it waits where it holds too much that its handler does not want."""
@@ -136,6 +147,10 @@ class Divided(web.RequestHandler):
             resp.force_close()
         try:
             return await super().finish_response(request, resp, start_time)
+        except Exception as error:
+            if not isinstance(error, ConnectionError):  # aiohttp would say nothing
+                get_logger("http").error("answer_failed", error=error)
+            raise
         finally:
             self._answered += 1
             if not resp.keep_alive and self.is_read():
