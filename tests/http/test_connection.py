@@ -300,7 +300,9 @@ async def test_a_connection_that_aiohttp_gives_up_counts_until_it_is_cut() -> No
         admission, connection = server.server.admission, await _unread(server)
         wire = connection.transport
         assert wire is not None
-        wire.write(bytes(60_000))
+        while not wire.get_write_buffer_size():
+            wire.write(bytes(10_000))
+            await asyncio.sleep(0.05)
         connection.data_received(head_of("Transfer-Encoding: chunked", line=b"POST /elsewhere HTTP/1.1\r\n"))
         await until(lambda: connection._answered == 1)
         connection.data_received(b"no size of a chunk\r\n")
