@@ -19,6 +19,8 @@ from infra.stacks.workers import Part
 from tacit.recipe.writing.sampling_plan import FILL
 from tacit.service.metric_names import PATH as METRICS_PATH
 
+LATEST_EPOCH = 3
+"""Epochs after which the result of a question for one epoch is there."""
 SERVICE_NAMES = (
     "relay",
     "gateway",
@@ -85,7 +87,7 @@ def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], con
         for name, role in [(name, role) for name, role in PEOPLE.items() if name in layout.credentials]:
             console.print(f"  {role:<13} {layout.credentials[name]}", soft_wrap=True, markup=False, highlight=False)
     seconds = layout.options.epoch_seconds
-    least, most = (f"{count * seconds / 60:.0f}" for count in (1, 3))
+    least, most = (f"{count * seconds / 60:.0f}" for count in (1, LATEST_EPOCH))
     console.print(
         f"Token epochs last {seconds} s. A question is asked during one; its result is ready {least} to {most} "
         "minutes after it is published.",
@@ -119,7 +121,7 @@ def _next(layout: Layout, agents: list[Path]) -> list[str]:
         *first,
         f"tacit recipe new {question} --out visits.json{place}",
         f"tacit recipe publish visits.json{place}",
-        f"tacit collect visits --wait 300{place}",
+        f"tacit collect visits --wait {max(300, (LATEST_EPOCH + 1) * layout.options.epoch_seconds)}{place}",
     ]
 
 

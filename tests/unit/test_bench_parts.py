@@ -124,28 +124,32 @@ async def test_any_other_answer_ends_the_measurement(monkeypatch: pytest.MonkeyP
         await Relay(503, 503).receive([b"a"])
 
 
-def test_a_target_concerns_rows_of_its_stage_role_path_and_rate_alone() -> None:
-    row = Row("whole server side", "histogram", {}, "all servers", "multibuffer, postgres", 1.0, offered_rate=0.0)
-    assert target_of(row, "ifma") == 220
-    assert target_of(replace(row, path="openssl, sqlite")) == 350
+def test_a_target_concerns_rows_of_its_stage_vdaf_role_path_and_rate_alone() -> None:
+    path = "multibuffer, postgres, together"
+    row = Row("whole server side", "histogram", {}, "all servers", path, 1.0, offered_rate=0.0)
+    assert target_of(row, "ifma") == 260
+    assert target_of(replace(row, path="openssl, sqlite, together")) == 430
+    assert target_of(replace(row, path="openssl, postgres, one process each")) == 560
+    assert target_of(replace(row, path="openssl, postgres, one process each, frames")) == 560
     assert target_of(replace(row, offered_rate=1000.0), "ifma") == 300
     assert target_of(replace(row, role="leader")) is None
     assert target_of(replace(row, offered_rate=200.0)) is None
-    kernel = Row("verify_init", "histogram", {}, "helper", "avx2", 1.0)
+    kernel = Row("verify_init", "histogram", {"length": 256, "chunk_length": 16}, "helper", "avx2", 1.0)
     assert target_of(kernel) == 9
+    assert target_of(replace(kernel, parameters={"length": 1024, "chunk_length": 32})) is None
     assert target_of(replace(kernel, path="baseline")) is None
     assert len(TARGETS) == len({(*vars(target).values(),) for target in TARGETS})
 
 
 @pytest.mark.parametrize(
     ("stage", "role", "ifma"),
-    [("token verify", "both", 4.0), ("HPKE open", "leader", 5.5), ("aggregation job", "leader + helper", 45.0)],
+    [("token verify", "both", 4.0), ("HPKE open", "leader", 5.5), ("aggregation job", "leader + helper", 55.0)],
 )
 def test_what_is_wanted_of_ifma_is_not_asked_of_avx2(stage: str, role: str, ifma: float) -> None:
     row = Row(stage, "histogram", {}, role, "multibuffer, sqlite", 1.0)
     assert target_of(row, "ifma") == ifma
     assert target_of(row, "avx2") is None
-    kernel = Row("verify_init", "histogram", {}, "helper", "avx2", 1.0)
+    kernel = Row("verify_init", "histogram", {"length": 256, "chunk_length": 16}, "helper", "avx2", 1.0)
     assert target_of(kernel, "ifma") == target_of(kernel, "avx2") == 9, "kernels have a path of their own"
 
 

@@ -219,7 +219,9 @@ def test_the_table_shows_each_curve_with_its_verdict_and_the_picture_is_written(
     ends_as(made(leak=60))
     picture = tmp_path / "run.png"
     assert run(["bench", "soak", "--save", str(picture)]) == 1
-    lines = capsys.readouterr().out.splitlines()
+    captured = capsys.readouterr()
+    lines = captured.out.splitlines()
+    assert "memory, leader grows" in captured.err.splitlines()
     (leader,) = [line for line in lines if line.startswith("memory, leader")]
     assert "grows (at most 10%" in leader
     (relay,) = [line for line in lines if line.startswith("memory, relay")]

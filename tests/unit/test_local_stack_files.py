@@ -283,7 +283,8 @@ def test_the_terminal_names_every_service_and_commands_that_can_be_pasted(layout
         assert str(layout.credentials[name]) in text
     assert f"Dashboard: {layout.urls['admin']}" in text
     assert f"tacit agent host '{agent.parent.parent}'" in text
-    assert f"tacit collect visits --wait 300 --state-dir '{layout.state_dir}'" in text
+    wait = max(300, 4 * layout.options.epoch_seconds)
+    assert f"tacit collect visits --wait {wait} --state-dir '{layout.state_dir}'" in text
     assert f"tacit recipe publish visits.json --state-dir '{layout.state_dir}'" in text
     assert text.index("tacit agent host") < text.index("tacit recipe new"), "agents run before anything is asked"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -51,6 +52,12 @@ def save(rows: Iterable[DataclassInstance], folder: Path) -> Path:
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or 'cannot be written'}") from error
     return path
+
+
+def require_folder(folder: Path) -> None:
+    """Raise ``UsageError`` if nothing can be written into the folder: before a measurement, not behind it."""
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(f"--save: {folder} is no folder in which this user can write")
 
 
 def load(folder: Path) -> list[Result]:

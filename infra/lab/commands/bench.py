@@ -14,10 +14,11 @@ from infra.lab.bench import history
 from infra.lab.commands.bench_accuracy import accuracy
 from infra.lab.commands.bench_dap import bench_dap
 from infra.lab.commands.bench_learning import learning
+from infra.lab.commands.bench_needs import needs_services
 from infra.lab.commands.bench_soak import soak
 from infra.stacks.command_options import AsJson
 from infra.views.terminal import answers, notes, plain_table, print_json
-from tacit.errors import UsageError
+from tacit.errors import Fatal, UsageError
 from tacit.extras import require_extra
 from tacit.vdaf.native import level
 
@@ -197,7 +198,7 @@ def scaling(
     Every worker has the same share of a core, by control groups, which needs root. Choose it so that four workers and
     the database together have less than the machine. Example: tacit bench scaling --repetitions 1 --share 0.1
     """
-    require_extra("this measurement", "bench", "psutil")
+    needs_services()
     from infra.lab.bench.scaling import scaling_rows
 
     _deliver(scaling_rows(repetitions, reports, share), as_json=as_json, save=save)
@@ -206,7 +207,7 @@ def scaling(
 @app.command("all")
 def everything(as_json: AsJson = False, save: Save = False, million: Million = False) -> None:
     """Run kernels, stages, accounting, ingest and pipeline, in 12 minutes. Example: tacit bench all --json --save"""
-
+    require_extra("this measurement", "bench,accounting", "psutil", "dp_accounting")
     from infra.lab.bench.kernels import kernel_rows
 
     def rows() -> Iterator[Row]:
@@ -236,7 +237,7 @@ def plot(
 
 
 def _stages(repetitions: int) -> Iterator[Row]:
-    require_extra("this measurement", "bench", "psutil")
+    needs_services()
     from infra.lab.bench.stages import stage_rows
 
     return stage_rows(repetitions)
@@ -258,14 +259,14 @@ def _pan_private(repetitions: int, samples: int) -> Iterator[Row]:
 
 
 def _ingest(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
-    require_extra("this measurement", "bench", "psutil")
+    needs_services()
     from infra.lab.bench.ingest import ingest_rows
 
     return ingest_rows(repetitions, _names(servers))
 
 
 def _overload(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
-    require_extra("this measurement", "bench", "psutil")
+    needs_services()
     from infra.lab.bench.overload import overload_rows
 
     return overload_rows(repetitions, _names(servers))
@@ -274,7 +275,7 @@ def _overload(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
 def _admin(
     recipes: int, rows: int, rate: float, seconds: float, core: int | None, database: str, pages: int, repetitions: int
 ) -> Iterator[Row]:
-    require_extra("this measurement", "bench", "psutil")
+    needs_services()
     from infra.lab.bench.admin import Asked, admin_rows
     from infra.lab.bench.loading.storage import backends
 
@@ -297,7 +298,7 @@ def _agents(repetitions: int, devices: int, window: float) -> Iterator[Row]:
 
 
 def _pipeline(repetitions: int, servers: list[str] | None, *, million: bool) -> Iterator[Row]:
-    require_extra("this measurement", "bench", "psutil")
+    needs_services()
     from infra.lab.bench.pipeline import QUEUED, pipeline_rows
 
     return pipeline_rows(repetitions, _names(servers), (*QUEUED, 1_000_000) if million else QUEUED)
@@ -312,11 +313,18 @@ def _names(servers: list[str] | None) -> frozenset[str] | None:
 def _deliver(rows: Iterable[Row], *, as_json: bool, save: bool) -> None:
     from infra.lab.bench.rows import document
 
-    found = []
-    for row in rows:
-        found.append(row)
-        rate = history.rate_text(row.offered_rate, " ")
-        notes().print(f"{row.stage} {row.vdaf} {row.role} {row.path}{rate}", style="dim")
+    found: list[Row] = []
+    if save:
+        history.require_folder(history.FOLDER if history.FOLDER.exists() else Path())
+    try:
+        for row in rows:
+            found.append(row)
+            rate = history.rate_text(row.offered_rate, " ")
+            notes().print(f"{row.stage} {row.vdaf} {row.role} {row.path}{rate}", style="dim")
+    except (Fatal, KeyboardInterrupt):
+        if found and not as_json:
+            _show(found)
+        raise
     if as_json:
         print_json(document(found))
     else:
@@ -391,7 +399,7 @@ def _cells(row: Row) -> list[str | Text]:
         _figure(row, row.us_per_report),
         "" if row.floor_us is None or primitive else _figure(row, row.floor_us),
         "" if row.ratio is None or primitive else f"{row.ratio:.2f}",
-        f"{row.spread:.0%}",
+        f"{row.spread:.0%}" if row.repetitions > 1 else "",
         _verdict(row),
     ]
 

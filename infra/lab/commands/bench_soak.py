@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from infra.lab.bench.history import require_folder
+from infra.lab.commands.bench_needs import needs_services
 from infra.lab.commands.progress import draw, progress
 from infra.stacks.command_options import AsJson
 from infra.views.terminal import answers, notes, print_json
 from tacit.errors import UsageError
-from tacit.extras import require_extra
 
 if TYPE_CHECKING:
     from infra.lab.bench.soak.run import Soak
@@ -37,13 +38,13 @@ def soak(
     """Send contributions for a long time, and watch processor time, memory and databases over the run.
 
     Real processes, from the relay to the release; contributions are made while they are sent, a thousand a second on
-    two free cores. Every task fills and releases up to five batches. Exits with 1 if a contribution was lost or counted
-    wrongly, or if memory, cost or a database grows. Spent tokens are kept until they expire, so they are shown apart.
-    After Ctrl-C it shows what it has measured.
+    two fast free cores. Every task fills and releases up to five batches, and after each round the databases have half
+    a minute to shrink. Exits with 1 if a contribution was lost or counted wrongly, or if memory, cost or a database
+    grows. Spent tokens are kept until they expire, so they are shown apart. After Ctrl-C it shows what it has measured.
 
     Example: tacit bench soak --reports 1000 --with ''
     """
-    require_extra("this measurement", "bench", "psutil", *(("matplotlib",) if save else ()))
+    needs_services(*(("matplotlib",) if save else ()))
     from infra.lab.bench.soak.report import document, verdicts
     from infra.lab.bench.soak.run import Plan
     from infra.lab.bench.soak.run import soak as run
@@ -52,6 +53,8 @@ def soak(
     plan = Plan.of(reports, tasks, rate)
     if save is not None and save.suffix not in {".png", ".svg"}:
         raise UsageError(f"--save: {save} must end in .png or .svg")
+    if save is not None:
+        require_folder(save.parent)
     with progress("soaking  ") as tell:
         found = run(plan, names, tell)
     judgements = verdicts(found)
@@ -59,12 +62,12 @@ def soak(
         print_json(document(found, judgements))
     else:
         _show(found)
+    for wrong in [*found.errors, *(f"{one.subject} grows" for one in judgements if not one.holds)]:
+        notes().print(wrong, style="red", soft_wrap=True)
     if save is not None:
         from infra.lab.bench.soak.drawing import write
 
         draw(partial(write, found), "--save", save)
-    for wrong in found.errors:
-        notes().print(wrong, style="red", soft_wrap=True)
     if found.errors or not all(one.holds for one in judgements):
         raise typer.Exit(1)
 

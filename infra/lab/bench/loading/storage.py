@@ -77,6 +77,11 @@ def has_postgres() -> bool:
     return find_binaries() is not None and importlib.util.find_spec("asyncpg") is not None
 
 
+def lacks_driver() -> bool:
+    """Return whether PostgreSQL cannot be measured because only its driver is missing."""
+    return find_binaries() is not None and importlib.util.find_spec("asyncpg") is None
+
+
 def backends() -> list[Backend]:
     """List the kinds of databases of this machine: SQLite, and PostgreSQL where it is installed."""
     return [Backend(SQLITE), *([Backend(POSTGRES)] if has_postgres() else [])]
