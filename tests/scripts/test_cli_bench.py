@@ -18,7 +18,7 @@ from infra.lab.bench.loading.implementations import multibuffer_set
 from infra.lab.bench.loading.storage import SQLITE, Backend
 from infra.lab.bench.pan_privacy import largest_t
 from infra.lab.bench.rows import Row
-from infra.lab.bench.targets import MOST_T
+from infra.lab.bench.targets import MOST_T, UNDER_ATTACK
 from infra.lab.commands import bench
 from infra.lab.commands.bench_needs import needs_services
 from tacit.errors import Fatal
@@ -157,6 +157,16 @@ def test_rows_measured_before_the_end_came_are_shown(
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("HPKE open")]
     assert "12.50" in line
     assert "%" not in line, "one repetition has no spread"
+
+
+def test_long_names_are_divided_and_figures_are_not(capsys: Capture) -> None:
+    role, path = "p99, slow head at relay", "openssl, postgres, one process each, frames"
+    row = Row(UNDER_ATTACK, "histogram", {"length": 128}, role, path, 139_000.0, None, 2.64, 100.0, 3, 0.16)
+    bench._show([row])
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if "100/s" in line]
+    assert line.endswith("139 ms   2.64     16%  x 2.00 missed")
+    assert max(map(len, lines)) <= 120
 
 
 def test_where_only_the_driver_of_postgresql_is_missing_a_line_says_so(

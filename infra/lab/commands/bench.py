@@ -380,8 +380,9 @@ def _table(name: str, rows: list[Row]) -> Table:
     table = plain_table(*(columns[at] for at in used), title=title)
     for column, at in zip(table.columns, used, strict=True):
         column.justify = "right" if at >= RIGHT_FROM else "left"
-        column.no_wrap = True
-        column.min_width = max(len(str(line[at])) for line in cells) if at >= RIGHT_FROM else None
+        if at >= RIGHT_FROM:
+            column.no_wrap = True
+            column.min_width = max(len(columns[at]), *(len(str(line[at])) for line in cells))
     for line in cells:
         table.add_row(*(line[at] for at in used))
     return table
