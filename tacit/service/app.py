@@ -237,12 +237,12 @@ async def _problems(request: web.Request, handler: Handler) -> web.StreamRespons
     except Exception as error:  # the only place where an error becomes an answer
         response = problem_response(abort_of(request.app, error))
         drop_frames(error)
-        if request.writer.output_size > 0:
-            raise ConnectionError("an answer that has begun cannot become another") from None
     finally:
         REQUEST.reset(named)
     if request.path not in _HEALTH_PATHS:
         request.app[COUNT](_route(request), response.status, began)
+    if request.writer.output_size > 0 and not response.prepared:
+        raise ConnectionError("an answer that has begun cannot become another")
     return response
 
 

@@ -298,11 +298,7 @@ async def _unread(server: Served) -> Connection:
 async def test_a_connection_that_aiohttp_gives_up_counts_until_it_is_cut() -> None:
     async with served("aiohttp") as server:
         admission, connection = server.server.admission, await _unread(server)
-        wire = connection.transport
-        assert wire is not None
-        while not wire.get_write_buffer_size():
-            wire.write(bytes(10_000))
-            await asyncio.sleep(0.05)
+        wire = await _filled(connection)
         connection.data_received(head_of("Transfer-Encoding: chunked", line=b"POST /elsewhere HTTP/1.1\r\n"))
         await until(lambda: connection._answered == 1)
         connection.data_received(b"no size of a chunk\r\n")
@@ -350,7 +346,44 @@ async def test_an_answer_that_fails_midway_ends_with_its_connection(capsys: pyte
             assert (await reader.read()).endswith(b"\r\n\r\n4\r\nsome\r\n")
         await until(lambda: len(server.server.admission) == 0)
         assert server.server.admission.turns == 0
+        assert server.counted == [("/begun", 500)]
     assert capsys.readouterr().err.count("internal_error") == 1
+
+
+async def test_an_answer_that_fails_midway_keeps_no_turn_where_nobody_reads_it() -> None:
+    async with served("aiohttp") as server:
+        admission, connection = server.server.admission, await _unread(server)
+        wire = await _filled(connection)
+        connection.data_received(request(line="POST /begun HTTP/1.1"))
+        await until(lambda: admission.turns == 1 or bool(server.counted))
+        await until(lambda: admission.turns == 0)
+        assert wire.get_write_buffer_size() > 0
+        assert len(admission) == 1
+        admission.sweep(asyncio.get_running_loop().time() + LINGER_SECONDS + 1)
+        await until(lambda: len(admission) == 0)
+
+
+async def _filled(connection: Connection) -> asyncio.WriteTransport:
+    """The transport of ``connection``, whose client reads nothing, with bytes that wait."""
+    wire = connection.transport
+    assert wire is not None
+    while not wire.get_write_buffer_size():
+        wire.write(bytes(10_000))
+        await asyncio.sleep(0.05)
+    return wire
+
+
+async def test_who_hangs_up_before_a_refusal_writes_no_line_of_the_log(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async with served("lean") as server:
+        for _ in range(5):
+            _, writer = await server.connect()
+            writer.write(head_of("Content-Length: 5, 6"))
+            writer.close()
+            await asyncio.sleep(0.01)
+        await until(lambda: len(server.server.admission) == 0)
+    assert capsys.readouterr() == ("", "")
 
 
 async def _answer_with_a_broken_field(_request: object) -> web.Response:

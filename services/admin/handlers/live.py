@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import AsyncGenerator
 from functools import partial
 
 from aiohttp import web
 
 from services.admin.api.calls import ADMIN, Call, Reply
 from services.admin.people.people import Permission
+from services.admin.questions.events import Event
 from tacit.errors import Abort
 
 BEAT_SECONDS = 15.0
@@ -23,22 +25,33 @@ async def events(call: Call) -> Reply:
 
 
 async def _stream(who: str, request: web.Request) -> web.StreamResponse:
-    admin = request.app[ADMIN]
     response = web.StreamResponse(headers={"Content-Type": EVENT_STREAM, "X-Accel-Buffering": "no"})
-    with admin.events.listening(who) as queue, contextlib.suppress(ConnectionResetError):
-        await response.prepare(request)
-        await response.write(b"retry: 5000\n\n")
-        while await _may_listen(request):
-            try:
-                event = await asyncio.wait_for(queue.get(), BEAT_SECONDS)
-            except TimeoutError:
-                await response.write(b": beat\n\n")
-                continue
-            if event is None:
-                break
-            await response.write(event.encode())
+    with request.app[ADMIN].events.listening(who) as queue:
+        async with contextlib.aclosing(_texts(request, queue)) as texts:
+            with contextlib.suppress(ConnectionError):
+                await response.prepare(request)
+            async for text in texts:
+                try:
+                    await response.write(text)
+                except ConnectionError:  # nobody listens any more
+                    break
+    with contextlib.suppress(ConnectionError):
         await response.write_eof()
     return response
+
+
+async def _texts(request: web.Request, queue: asyncio.Queue[Event | None]) -> AsyncGenerator[bytes]:
+    """What the listener is told; its permission is checked before each event."""
+    yield b"retry: 5000\n\n"
+    while await _may_listen(request):
+        try:
+            event = await asyncio.wait_for(queue.get(), BEAT_SECONDS)
+        except TimeoutError:
+            yield b": beat\n\n"
+            continue
+        if event is None:
+            break
+        yield event.encode()
 
 
 async def _may_listen(request: web.Request) -> bool:

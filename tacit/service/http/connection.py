@@ -19,7 +19,7 @@ from aiohttp.helpers import rfc822_formatted_time
 from tacit.service.base.log import get_logger
 from tacit.service.http import proxy_line
 from tacit.service.http.admission import Admission, Visit
-from tacit.service.http.divided import Divided
+from tacit.service.http.divided import Divided, end_writing
 from tacit.service.http.lean import Reader, Serving, encode_answer
 from tacit.service.http.problems import Answer, bad_request, problem_answer, too_slow
 
@@ -105,8 +105,8 @@ class Connection(Divided):
             return
         if self._wire is None:
             self._admission.depart(self._visit, self._loop.time())
-        elif self.transport is None:
-            self._held = b""
+        elif self.transport is None or self.is_asked():
+            self._close, self._held = True, b""
             self._admission.answered(self._visit, self._loop.time(), linger=True)
 
     def data_received(self, data: bytes) -> None:
@@ -166,8 +166,7 @@ class Connection(Divided):
         if self.transport is None:
             return
         self.transport.write(encode_answer(problem_answer(bad_request()), rfc822_formatted_time(), last=True))
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
+        end_writing(self.transport)
         if self._visit is not None:
             self._admission.answered(self._visit, self._loop.time(), linger=True)
 
@@ -244,8 +243,8 @@ class Connection(Divided):
         self._close = True
         if reader.whole:
             transport.close()
-        elif transport.can_write_eof():
-            transport.write_eof()
+        else:
+            end_writing(transport)
         return not reader.whole
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 - aiohttp's signature

@@ -7,6 +7,7 @@ bodies. Here it gets the bytes of the next request only when the last one is ans
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from http import HTTPStatus
 from typing import cast
 
@@ -18,6 +19,13 @@ from tacit.errors import Abort
 from tacit.service.base.log import get_logger
 from tacit.service.http.extent import Extent, size_of
 from tacit.service.http.problems import bad_request, problem_response
+
+
+def end_writing(transport: asyncio.WriteTransport) -> None:
+    """Say that nothing more is written, where TLS does not forbid it and the peer has not reset the connection."""
+    with contextlib.suppress(OSError):
+        if transport.can_write_eof():
+            transport.write_eof()
 
 
 class Divided(web.RequestHandler):
@@ -43,7 +51,7 @@ class Divided(web.RequestHandler):
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
-        if error is not None:
+        if error is not None and self._wire is not None:  # aiohttp's task may fail over a connection that has ended
             get_logger("http").error("connection_failed", error=error)
             self.cut()
 
