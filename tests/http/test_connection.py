@@ -195,13 +195,21 @@ async def test_a_handler_that_is_cancelled_when_nobody_waits_any_more_keeps_no_t
         assert server.server.admission.turns == 0
 
 
-async def test_who_hangs_up_before_the_interim_answer_writes_no_line_of_the_log(
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(
+    ("by", "head"),
+    [
+        ("aiohttp", head_of("Expect: 100-continue", line=b"GET /elsewhere HTTP/1.1\r\n")),
+        ("lean", head_of("Content-Length: 5, 6")),
+    ],
+    ids=["the interim answer", "a refusal"],
+)
+async def test_who_hangs_up_before_an_answer_writes_no_line_of_the_log(
+    capsys: pytest.CaptureFixture[str], by: str, head: bytes
 ) -> None:
-    async with served("aiohttp") as server:
+    async with served(by) as server:
         for _ in range(5):
             _, writer = await server.connect()
-            writer.write(head_of("Expect: 100-continue", line=b"GET /elsewhere HTTP/1.1\r\n"))
+            writer.write(head)
             writer.close()
             await asyncio.sleep(0.01)
         await until(lambda: len(server.server.admission) == 0)
@@ -371,19 +379,6 @@ async def _filled(connection: Connection) -> asyncio.WriteTransport:
         wire.write(bytes(10_000))
         await asyncio.sleep(0.05)
     return wire
-
-
-async def test_who_hangs_up_before_a_refusal_writes_no_line_of_the_log(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    async with served("lean") as server:
-        for _ in range(5):
-            _, writer = await server.connect()
-            writer.write(head_of("Content-Length: 5, 6"))
-            writer.close()
-            await asyncio.sleep(0.01)
-        await until(lambda: len(server.server.admission) == 0)
-    assert capsys.readouterr() == ("", "")
 
 
 async def _answer_with_a_broken_field(_request: object) -> web.Response:

@@ -125,12 +125,9 @@ async def test_any_other_answer_ends_the_measurement(monkeypatch: pytest.MonkeyP
 
 
 def test_a_target_concerns_rows_of_its_stage_vdaf_role_path_and_rate_alone() -> None:
-    path = "multibuffer, postgres, together"
-    row = Row("whole server side", "histogram", {}, "all servers", path, 1.0, offered_rate=0.0)
-    assert target_of(row, "ifma") == 260
-    assert target_of(replace(row, path="openssl, sqlite, together")) == 430
-    assert target_of(replace(row, path="openssl, postgres, one process each")) == 560
-    assert target_of(replace(row, path="openssl, postgres, one process each, frames")) == 560
+    row = Row("whole server side", "histogram", {}, "all servers", "multibuffer, postgres", 1.0, offered_rate=0.0)
+    assert target_of(row, "ifma") == 220
+    assert target_of(replace(row, path="openssl, sqlite")) == 350
     assert target_of(replace(row, offered_rate=1000.0), "ifma") == 300
     assert target_of(replace(row, role="leader")) is None
     assert target_of(replace(row, offered_rate=200.0)) is None
@@ -143,7 +140,7 @@ def test_a_target_concerns_rows_of_its_stage_vdaf_role_path_and_rate_alone() -> 
 
 @pytest.mark.parametrize(
     ("stage", "role", "ifma"),
-    [("token verify", "both", 4.0), ("HPKE open", "leader", 5.5), ("aggregation job", "leader + helper", 55.0)],
+    [("token verify", "both", 4.0), ("HPKE open", "leader", 5.5), ("aggregation job", "leader + helper", 45.0)],
 )
 def test_what_is_wanted_of_ifma_is_not_asked_of_avx2(stage: str, role: str, ifma: float) -> None:
     row = Row(stage, "histogram", {}, role, "multibuffer, sqlite", 1.0)

@@ -24,7 +24,6 @@ AGENTS, HOST = (STARTED, IDLE, WEIGHT), "host"
 SCALED = "aggregation, wall time"
 BEST_PATHS = ("avx512", "ifma")
 IFMA, AVX2 = ("ifma",), ("avx2",)
-WHOLE, ALL_SERVERS, TOGETHER = "whole server side", "all servers", "together"
 HISTOGRAM = (256, 16)
 SECOND = 1e6
 
@@ -32,8 +31,8 @@ SECOND = 1e6
 @dataclass(frozen=True)
 class PerformanceTarget:
     """The most, ``limit``, that rows with this stage, role and path should show; an empty field matches everything.
-    ``parameters``: those of the VDAF; ``deployment``: what the path ends with; ``instructions``: the sets on which the
-    multi-buffer kernels behind such a row must run."""
+    ``parameters``: those of the VDAF; ``instructions``: the sets on which the multi-buffer kernels behind such a row
+    must run."""
 
     stage: str
     limit: float
@@ -43,7 +42,6 @@ class PerformanceTarget:
     offered_rate: float | None = None
     instructions: tuple[str, ...] = ()
     parameters: tuple[int, ...] = ()
-    deployment: str = ""
 
     def concerns(self, row: Row, instructions: str) -> bool:
         """Whether the target applies to the row, whose multi-buffer kernels run on ``instructions``."""
@@ -53,7 +51,6 @@ class PerformanceTarget:
             and (not self.paths or row.path.split(",")[0] in self.paths)
             and self.vdaf in {"", row.vdaf}
             and self.parameters in {(), tuple(row.parameters.values())}
-            and row.path.endswith(self.deployment)
             and self.offered_rate in {None, row.offered_rate}
             and (not self.instructions or instructions in self.instructions)
         )
@@ -69,10 +66,12 @@ def _kernel(
     ]
 
 
-def _together(openssl: float, batch: float, rate: float) -> list[PerformanceTarget]:
+def _by_crypto(
+    stage: str, openssl: float, batch: float, role: str, rate: float | None = None
+) -> list[PerformanceTarget]:
     return [
-        PerformanceTarget(WHOLE, openssl, ALL_SERVERS, (OPENSSL,), "", rate, deployment=TOGETHER),
-        PerformanceTarget(WHOLE, batch, ALL_SERVERS, (MULTIBUFFER,), "", rate, IFMA, deployment=TOGETHER),
+        PerformanceTarget(stage, openssl, role, (OPENSSL,), offered_rate=rate),
+        PerformanceTarget(stage, batch, role, (MULTIBUFFER,), offered_rate=rate, instructions=IFMA),
     ]
 
 
@@ -88,11 +87,9 @@ TARGETS: Sequence[PerformanceTarget] = (
     PerformanceTarget("token verify", 4.0, paths=(MULTIBUFFER,), instructions=IFMA),
     PerformanceTarget("HPKE open", 5.5, "leader", (MULTIBUFFER,), instructions=IFMA),
     PerformanceTarget("upload, group commit", 45.0, "leader"),
-    PerformanceTarget("aggregation job", 55.0, "leader + helper", (MULTIBUFFER,), instructions=IFMA),
-    *_together(430.0, 260.0, 0.0),
-    *_together(450.0, 300.0, 1000.0),
-    PerformanceTarget(WHOLE, 560.0, ALL_SERVERS, (OPENSSL,), offered_rate=0.0, deployment="one process each"),
-    PerformanceTarget(WHOLE, 560.0, ALL_SERVERS, (OPENSSL,), offered_rate=0.0, deployment="frames"),
+    *_by_crypto("aggregation job", 135.0, 45.0, "leader + helper"),
+    *_by_crypto("whole server side", 350.0, 220.0, "all servers", 0.0),
+    *_by_crypto("whole server side", 450.0, 300.0, "all servers", 1000.0),
     PerformanceTarget("sustained, wall time", SECOND / 5000, paths=(MULTIBUFFER,), instructions=IFMA),
     PerformanceTarget("release latency at B", 0.2 * SECOND),
     PerformanceTarget(CLAIM, 0.05 * SECOND, paths=(ALONE,)),

@@ -14,7 +14,7 @@ from infra.lab.bench import history
 from infra.lab.commands.bench_accuracy import accuracy
 from infra.lab.commands.bench_dap import bench_dap
 from infra.lab.commands.bench_learning import learning
-from infra.lab.commands.bench_needs import needs_services
+from infra.lab.commands.bench_needs import tell_of_driver
 from infra.lab.commands.bench_soak import soak
 from infra.stacks.command_options import AsJson
 from infra.views.terminal import answers, notes, plain_table, print_json
@@ -66,7 +66,9 @@ def stages(as_json: AsJson = False, repetitions: Repetitions = STAGE_REPETITIONS
 
     A floor is what the primitives of a step cost alone, measured in the same run. Example: tacit bench stages
     """
-    _deliver(_stages(repetitions), as_json=as_json, save=save)
+    rows = _stages(repetitions)
+    tell_of_driver()
+    _deliver(rows, as_json=as_json, save=save)
 
 
 @app.command("ingest")
@@ -77,7 +79,9 @@ def ingest(
 
     Real processes at three offered rates, on PostgreSQL where it is installed. Example: tacit bench ingest
     """
-    _deliver(_ingest(repetitions, servers), as_json=as_json, save=save)
+    rows = _ingest(repetitions, servers)
+    tell_of_driver(servers)
+    _deliver(rows, as_json=as_json, save=save)
 
 
 @app.command("pipeline")
@@ -92,7 +96,9 @@ def pipeline(
 
     Real processes, from the relay to the committed aggregate. Example: tacit bench pipeline --repetitions 1
     """
-    _deliver(_pipeline(repetitions, servers, million=million), as_json=as_json, save=save)
+    rows = _pipeline(repetitions, servers, million=million)
+    tell_of_driver(servers)
+    _deliver(rows, as_json=as_json, save=save)
 
 
 @app.command("overload")
@@ -105,7 +111,9 @@ def overload(
     attackers are bounded in count, rate and time, and stay on this machine. A repetition takes a minute and a half.
     Example: tacit bench overload --repetitions 1
     """
-    _deliver(_overload(repetitions, servers), as_json=as_json, save=save)
+    rows = _overload(repetitions, servers)
+    tell_of_driver(servers)
+    _deliver(rows, as_json=as_json, save=save)
 
 
 @app.command("accounting")
@@ -198,7 +206,7 @@ def scaling(
     Every worker has the same share of a core, by control groups, which needs root. Choose it so that four workers and
     the database together have less than the machine. Example: tacit bench scaling --repetitions 1 --share 0.1
     """
-    needs_services()
+    require_extra("this measurement", "bench", "psutil")
     from infra.lab.bench.scaling import scaling_rows
 
     _deliver(scaling_rows(repetitions, reports, share), as_json=as_json, save=save)
@@ -208,6 +216,7 @@ def scaling(
 def everything(as_json: AsJson = False, save: Save = False, million: Million = False) -> None:
     """Run kernels, stages, accounting, ingest and pipeline, in 12 minutes. Example: tacit bench all --json --save"""
     require_extra("this measurement", "bench,accounting", "psutil", "dp_accounting")
+    tell_of_driver()
     from infra.lab.bench.kernels import kernel_rows
 
     def rows() -> Iterator[Row]:
@@ -237,7 +246,7 @@ def plot(
 
 
 def _stages(repetitions: int) -> Iterator[Row]:
-    needs_services()
+    require_extra("this measurement", "bench", "psutil")
     from infra.lab.bench.stages import stage_rows
 
     return stage_rows(repetitions)
@@ -259,14 +268,14 @@ def _pan_private(repetitions: int, samples: int) -> Iterator[Row]:
 
 
 def _ingest(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
-    needs_services()
+    require_extra("this measurement", "bench", "psutil")
     from infra.lab.bench.ingest import ingest_rows
 
     return ingest_rows(repetitions, _names(servers))
 
 
 def _overload(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
-    needs_services()
+    require_extra("this measurement", "bench", "psutil")
     from infra.lab.bench.overload import overload_rows
 
     return overload_rows(repetitions, _names(servers))
@@ -275,7 +284,7 @@ def _overload(repetitions: int, servers: list[str] | None) -> Iterator[Row]:
 def _admin(
     recipes: int, rows: int, rate: float, seconds: float, core: int | None, database: str, pages: int, repetitions: int
 ) -> Iterator[Row]:
-    needs_services()
+    require_extra("this measurement", "bench", "psutil")
     from infra.lab.bench.admin import Asked, admin_rows
     from infra.lab.bench.loading.storage import backends
 
@@ -298,7 +307,7 @@ def _agents(repetitions: int, devices: int, window: float) -> Iterator[Row]:
 
 
 def _pipeline(repetitions: int, servers: list[str] | None, *, million: bool) -> Iterator[Row]:
-    needs_services()
+    require_extra("this measurement", "bench", "psutil")
     from infra.lab.bench.pipeline import QUEUED, pipeline_rows
 
     return pipeline_rows(repetitions, _names(servers), (*QUEUED, 1_000_000) if million else QUEUED)

@@ -1,15 +1,15 @@
-"""What the measurements of running services need on this machine."""
+"""What measurements of running services leave out on this machine."""
 
 from __future__ import annotations
 
 from infra.views.terminal import notes
-from tacit.extras import install_command, require_extra
+from tacit.extras import install_command
 
 
-def needs_services(*packages: str) -> None:
-    """Raise ``UsageError`` where psutil or one of ``packages`` is missing; say where PostgreSQL is left out because its
-    driver is."""
-    require_extra("this measurement", "bench", "psutil", *packages)
+def tell_of_driver(servers: list[str] | None = None) -> None:
+    """Say where PostgreSQL would be measured, as ``servers`` names none, but its driver is missing."""
+    if servers is not None:
+        return
     from infra.lab.bench.loading.storage import lacks_driver
 
     if lacks_driver():

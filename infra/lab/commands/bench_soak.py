@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from infra.lab.bench.history import require_folder
-from infra.lab.commands.bench_needs import needs_services
+from infra.lab.commands.bench_needs import tell_of_driver
 from infra.lab.commands.progress import draw, progress
 from infra.stacks.command_options import AsJson
 from infra.views.terminal import answers, notes, print_json
 from tacit.errors import UsageError
+from tacit.extras import require_extra
 
 if TYPE_CHECKING:
     from infra.lab.bench.soak.run import Soak
@@ -44,7 +45,8 @@ def soak(
 
     Example: tacit bench soak --reports 1000 --with ''
     """
-    needs_services(*(("matplotlib",) if save else ()))
+    require_extra("this measurement", "bench", "psutil", *(("matplotlib",) if save else ()))
+    tell_of_driver(servers)
     from infra.lab.bench.soak.report import document, verdicts
     from infra.lab.bench.soak.run import Plan
     from infra.lab.bench.soak.run import soak as run

@@ -42,9 +42,8 @@ class Divided(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: begin. Should aiohttp's task for the connection fail, so does the connection."""
-        self._wire = cast(
-            asyncio.Transport, transport
-        )  # as long as it lasts; aiohttp's own is forgotten while answers still wait to be read
+        # kept as long as it lasts: aiohttp forgets its own while answers still wait to be read
+        self._wire = cast(asyncio.Transport, transport)
         super().connection_made(transport)
         if self._task_handler is not None:
             self._task_handler.add_done_callback(self._ended)
