@@ -1,4 +1,4 @@
-"""How long functions and modules may be. Whoever makes one longer splits it, along what it does."""
+"""How long functions and modules may be: a function is one thought, a module one subject. Longer ones have two."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PRODUCT = ("tacit", "services", "relay", "attester", "recipe_server", "client_agent", "infra")
 LABORATORY = ROOT / "infra" / "lab"
-MOST_LINES_OF_FUNCTIONS = 50
-"""From the line of ``def`` to its last, docstring and signature included; below it."""
-MOST_LINES_OF_MODULES = {"product": 400, "laboratory": 500, "tests": 600}
+MOST_LINES_OF_FUNCTIONS = 100
+"""From the line of ``def`` to its last, docstring and signature included."""
+MOST_LINES_OF_MODULES = 800
+PARTS = ("product", "laboratory", "tests")
 
 
 def modules(part: str) -> list[Path]:
@@ -33,13 +34,13 @@ def functions(paths: list[Path]) -> Iterator[tuple[str, int]]:
                 yield f"{path.relative_to(ROOT)} {node.name}", node.end_lineno - node.lineno + 1
 
 
-def test_no_function_of_product_or_laboratory_has_fifty_lines() -> None:
+def test_no_function_of_product_or_laboratory_has_more_than_a_hundred_lines() -> None:
     found = functions(modules("product") + modules("laboratory"))
-    assert {name for name, lines in found if lines >= MOST_LINES_OF_FUNCTIONS} == set()
+    assert {name for name, lines in found if lines > MOST_LINES_OF_FUNCTIONS} == set()
 
 
-@pytest.mark.parametrize("part", MOST_LINES_OF_MODULES)
-def test_no_module_is_longer_than_its_part_of_the_tree_allows(part: str) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_no_module_has_more_than_eight_hundred_lines(part: str) -> None:
     lengths = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in modules(part)}
-    assert [name for name, lines in lengths.items() if lines > MOST_LINES_OF_MODULES[part]] == []
+    assert [name for name, lines in lengths.items() if lines > MOST_LINES_OF_MODULES] == []
     assert len(lengths) > 50
