@@ -37,6 +37,7 @@ from tacit.adapters.databases.postgres_driver import fetch, is_closed, reason, t
 from tacit.adapters.databases.postgres_sessions import Sessions, discard
 from tacit.adapters.databases.postgres_tls import protection_of
 from tacit.adapters.databases.watermark import Watermark
+from tacit.adapters.network.happy_eyeballs import RacingLoop
 from tacit.errors import Fatal, UsageError
 from tacit.extras import require_extra
 
@@ -253,7 +254,7 @@ def make_engine(url: URL) -> AsyncEngine:
     )
 
     def protect(_dialect: object, _record: object, _positional: object, named: dict[str, Any]) -> None:
-        named.update(protection.arguments())
+        named.update(protection.arguments(), loop=RacingLoop(asyncio.get_running_loop()))
 
     event.listen(engine.sync_engine, "do_connect", protect)
     event.listen(engine.sync_engine, "checkout", _refuse_closed)

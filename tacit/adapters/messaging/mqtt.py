@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from dataclasses import dataclass, field
 
 import aiomqtt
@@ -17,6 +18,7 @@ from paho.mqtt.properties import Properties
 
 from tacit.adapters.messaging.memory import Latest, checked_announcement
 from tacit.adapters.messaging.outage import Outage, TellOutage, unreported
+from tacit.adapters.network.happy_eyeballs import open_socket
 from tacit.adapters.network.tls import LiveContext
 from tacit.adapters.waiting import first_of
 from tacit.ports import MAX_ANNOUNCEMENT, Announcement, Clock, Entropy
@@ -93,17 +95,21 @@ class MqttAnnouncer:
     async def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                async with self._client() as client:
-                    await self._session(client)
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    opened = await open_socket(self._broker.host, self._broker.port)
+                with opened:  # the client's, once it is connected; closing it again does nothing
+                    async with self._client(opened) as client:
+                        await self._session(client)
             except Exception as error:  # announcements outlive every error of one session
                 self.outage.failed(error)
                 await first_of(self._clock.sleep(self.outage.pause()), self._stopping.wait())
 
-    def _client(self) -> aiomqtt.Client:
+    def _client(self, opened: socket.socket) -> aiomqtt.Client:
+        """A client on the connection ``opened``."""
         properties = Properties(PacketTypes.CONNECT)  # type: ignore[no-untyped-call]
         properties.MaximumPacketSize = LARGEST_PACKET
         broker = self._broker
-        return aiomqtt.Client(
+        client = aiomqtt.Client(
             broker.host,
             broker.port,
             username=broker.username,
@@ -118,6 +124,9 @@ class MqttAnnouncer:
             max_queued_incoming_messages=QUEUE,
             logger=_quiet_logger(),
         )
+        opened.settimeout(ANSWER_SECONDS)  # the client greets in a thread, and waits there
+        client._client._create_socket_connection = lambda: opened  # type: ignore[method-assign]
+        return client
 
     async def _session(self, client: aiomqtt.Client) -> None:
         """Run one session: until the connection is lost (raises) or the announcer is closed."""

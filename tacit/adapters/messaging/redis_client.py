@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -9,10 +11,11 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from redis.asyncio import Redis
-from redis.asyncio.connection import SSLConnection
+from redis.asyncio.connection import Connection, SSLConnection
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from tacit.adapters.network.happy_eyeballs import open_socket
 from tacit.adapters.network.tls import LiveContext, private_context
 from tacit.errors import UsageError
 
@@ -20,7 +23,25 @@ TLS_OPTIONS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 CONNECT_SECONDS, ANSWER_SECONDS = 3.0, 10.0
 
 
-class _TlsConnection(SSLConnection):
+class _Connection(Connection):
+    """A connection to the first address of its host that answers."""
+
+    _socket: socket.socket | None = None
+
+    async def _connect(self) -> None:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            self._socket = await open_socket(self.host, self.port)
+            try:
+                await super()._connect()  # type: ignore[no-untyped-call]
+            except BaseException:
+                self._socket.close()
+                raise
+
+    def _connection_arguments(self) -> Mapping[str, Any]:
+        return {"sock": self._socket}
+
+
+class _TlsConnection(_Connection, SSLConnection):
     """A connection that uses the newest TLS context of its files."""
 
     def __init__(self, *, live: LiveContext, **options: Any) -> None:
@@ -28,7 +49,7 @@ class _TlsConnection(SSLConnection):
         self._live = live
 
     def _connection_arguments(self) -> Mapping[str, Any]:
-        return {**super()._connection_arguments(), "ssl": self._live.current()}
+        return {**super()._connection_arguments(), "ssl": self._live.current(), "server_hostname": self.host}
 
 
 def connect(url: str) -> Redis:
@@ -51,6 +72,8 @@ def connect(url: str) -> Redis:
         retry=Retry(NoBackoff(), 0),
         protocol=2,  # the shape of answers below
     )
+    if url.startswith("redis:"):
+        client.connection_pool.connection_class = _Connection
     if url.startswith("rediss:"):
         files = [Path(options[name]) if name in options else None for name in TLS_OPTIONS]
         live = LiveContext("TLS of Redis", files, partial(private_context, *files))

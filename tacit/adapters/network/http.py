@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import urlsplit
 
+from tacit.adapters.network.happy_eyeballs import connect
 from tacit.adapters.network.http1 import Bounds, ClientConnection, UnansweredError
 from tacit.adapters.network.origins import origin_of, require_secure_url
 from tacit.adapters.network.tls import ClientTls, Make, tls_reason
@@ -250,7 +251,7 @@ class _Pool:
     async def _connect(self) -> ClientConnection:
         loop = asyncio.get_running_loop()
         place = self._place
-        _, connection = await loop.create_connection(
+        _, connection = await connect(
             lambda: ClientConnection(self._bounds, self._lost, encrypted=place.encrypted),
             place.name,
             place.port,
