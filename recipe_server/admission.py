@@ -5,7 +5,7 @@ through ``tacit.rules.series_table``; a series comes before its rounds. The rule
 ``issuer-unknown``, ``directory-key-invalid``, ``directory-exists``, ``directory-epoch-seconds``, ``directory-over``,
 ``directory-late``; ``opt-in-recipe``, ``opt-in-signer``, ``opt-in-exists``, ``opt-in-mismatch``, ``opt-in-late``;
 ``void-recipe``, ``void-signer``, ``void-mismatch``, ``void-opt-in``, ``void-early``, ``void-released``,
-``void-exists``; ``recipe-exists``, ``series-exists``; ``census-room``; ``census-share-recipe``,
+``void-exists``; ``recipe-exists``, ``series-exists``, ``slot-share``; ``census-room``; ``census-share-recipe``,
 ``census-share-signer``, ``census-share-mismatch``, ``census-share-opt-in``, ``census-share-early``,
 ``census-share-void``, ``census-share-exists``; ``gateway-unknown``, ``ohttp-key-invalid``,
 ``ohttp-config-rotation``, ``ohttp-config-exists``, ``ohttp-config-order``, ``ohttp-config-over``,
@@ -22,7 +22,8 @@ from functools import lru_cache
 from typing import TypeVar
 
 from recipe_server.room import census_room, recipe_room
-from recipe_server.rounds import require_free_slots, round_before, series_of, slot_owner
+from recipe_server.rounds import round_before, series_of
+from recipe_server.slots import SlotTable, directory_of
 from recipe_server.store import RecipeTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
@@ -96,7 +97,7 @@ class Admission:
         recipe = _decoded(lambda: Recipe.from_body(leaf.body))
         rules.require(recipe, self.policy, Context(Stage.PUBLISH, now, leaf=leaf), only=_CHEAP_FIRST)
         token, series = recipe.token, await series_of(tx, recipe)
-        place = recipe.series
+        place, slots = recipe.series, SlotTable(tx, self.policy, token.issuer, now)
         context = Context(
             stage=Stage.PUBLISH,
             now=now,
@@ -106,8 +107,8 @@ class Admission:
             if series is None or place is None
             else await tx.series.round_owner(series.hash, place.index),
             round_before=await round_before(tx, recipe, series),
-            slot_owner=await slot_owner(tx, recipe, now),
-            directory=await _directory_of(tx, token.issuer, token.epoch),
+            slot_owner=(await slots.of(token.epoch)).owner(recipe),
+            directory=await directory_of(tx, token.issuer, token.epoch),
             charges=None if place else await self._charges(recipe.privacy.account, recipe.interval.start, tx, now),
             accountant=self.accountant,
             censuses=await self._censuses(tx, now) if recipe.criteria else (),
@@ -115,6 +116,7 @@ class Admission:
         await asyncio.to_thread(rules.require, recipe, self.policy, context)
         if await tx.recipe_index(recipe.hash) is not None:
             raise Refusal("recipe-exists", "the log holds this recipe already, in another leaf")
+        await slots.require_share(recipe, recipe.parties.analyst.operator)
         if recipe.is_census:
             await self._check_room(recipe, tx, now)
 
@@ -155,7 +157,7 @@ class Admission:
         await asyncio.to_thread(series_rules.require, series, self.policy, now, charges, self.accountant)
         if await tx.series.find(series.hash) is not None:
             raise Refusal("series-exists", "the log holds this series already, in another leaf")
-        await require_free_slots(tx, series, now)
+        await SlotTable(tx, self.policy, series.slots.issuer, now).require_free(series)
 
         async def register(tx: RecipeTx, index: int) -> None:
             await tx.series.add(series, index)
@@ -328,14 +330,6 @@ async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void | 
     if body.task_id != b64url(task_id_at(recipe, body.role)):
         raise Refusal(f"{kind}-mismatch", "the leaf names another task than the recipe gives")
     return recipe
-
-
-async def _directory_of(tx: RecipeTx, issuer: str, epoch: int) -> IssuerDirectory | None:
-    for logged in await tx.directories(issuer):
-        if logged.epoch == epoch:
-            leaf = SignedLeaf.decode((await tx.leaves([logged.index]))[logged.index])
-            return leaf.body_as(IssuerDirectory)
-    return None
 
 
 T = TypeVar("T")

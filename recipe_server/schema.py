@@ -68,12 +68,14 @@ RECIPES = sa.Table(
     _number("epoch"),
     _number("slot"),
     _number("ends_at"),
+    sa.Column("analyst", sa.String(253), nullable=False, server_default=""),
     sa.Column("model", sa.String(32), nullable=False, server_default="secure-aggregation"),
     sa.Column("refundable", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.UniqueConstraint("issuer", "epoch", "slot"),
     info={
         "holds": (
-            "index, slot (P8), end, model (whose opt-ins and void leaves count), whether void leaves give its cost back"
+            "index, slot (P8), end, analyst, model (whose opt-ins and void leaves count), whether void leaves give its "
+            "cost back"
         ),
         "kept": "always",
     },
@@ -118,9 +120,11 @@ SERIES = sa.Table(
     _number("starts_at"),
     _number("ends_at"),
     sa.Column("epsilon_with_relay", sa.String(32), nullable=False, server_default=sa.text("'0'")),
+    sa.Column("analyst", sa.String(253), nullable=False, server_default=""),
+    sa.Column("signing_key", sa.String(43), nullable=False, server_default=""),
     sa.Index("series_by_account", "account", "ends_at"),
     info={
-        "holds": "index, account, total claim, start and end",
+        "holds": "index, account, analyst with its key, total claim, start and end",
         "kept": "always",
     },
 )

@@ -29,6 +29,8 @@ class SeriesRows:
             sa.insert(SERIES).values(
                 hash=series.hash,
                 position=index,
+                analyst=series.probe.parties.analyst.operator,
+                signing_key=series.probe.parties.analyst.signing_key,
                 account=charge.account,
                 name=charge.name,
                 epsilon=f"{series_cost(series).epsilon:f}",
@@ -55,11 +57,14 @@ class SeriesRows:
         statement = sa.select(SERIES.c.hash, SERIES.c.position, SERIES.c.ends_at).where(SERIES.c.ends_at > moment)
         return [LoggedSeries(*row) for row in await self._connection.execute(statement.order_by(SERIES.c.position))]
 
-    async def taken_slots(self, issuer: str, first: int, last: int) -> set[tuple[int, int]]:
-        """Epoch and slot of each slot of the issuer that recipes in the log have, in epochs ``first`` to ``last``."""
+    async def held_slots(self, issuer: str, first: int, last: int) -> dict[int, dict[int, tuple[bytes, str]]]:
+        """For epochs ``first`` to ``last``, by slot, hash and analyst of the recipe that has it."""
         at = (RECIPES.c.issuer == issuer, RECIPES.c.epoch.between(first, last))
-        rows = await self._connection.execute(sa.select(RECIPES.c.epoch, RECIPES.c.slot).where(*at))
-        return {(row.epoch, row.slot) for row in rows}
+        columns = (RECIPES.c.epoch, RECIPES.c.slot, RECIPES.c.hash, RECIPES.c.analyst)
+        found: dict[int, dict[int, tuple[bytes, str]]] = {}
+        for row in await self._connection.execute(sa.select(*columns).where(*at)):
+            found.setdefault(row.epoch, {})[row.slot] = (row.hash, row.analyst)
+        return found
 
     async def round_owner(self, series_hash: bytes, number: int) -> bytes | None:
         """Hash of the recipe that is round ``number``, or None."""

@@ -133,6 +133,7 @@ class RecipeTx:
             sa.insert(RECIPES).values(
                 hash=recipe.hash,
                 position=index,
+                analyst=recipe.parties.analyst.operator,
                 issuer=token.issuer,
                 epoch=token.epoch,
                 slot=token.slot,
@@ -189,11 +190,6 @@ class RecipeTx:
             census = found.setdefault(row.hash, LoggedCensus(row.position, row.ends_at, {}))
             census.shares[row.role] = row.share
         return list(found.values())
-
-    async def slot_owner(self, issuer: str, epoch: int, slot: int) -> bytes | None:
-        """Hash of the recipe that has the slot, or None."""
-        at = (RECIPES.c.issuer == issuer, RECIPES.c.epoch == epoch, RECIPES.c.slot == slot)
-        return await self._scalar(sa.select(RECIPES.c.hash).where(*at))
 
     async def recipe_index(self, recipe_hash: bytes) -> int | None:
         """Index of the recipe's leaf, or None."""

@@ -17,7 +17,7 @@ from tacit.errors import DecodeError, UsageError
 from tacit.ledger.account import Account
 from tacit.methods.registry import METHODS
 from tacit.models.form import Cap
-from tacit.models.parties import Key, Operator, Part, Parties, Url
+from tacit.models.parties import Analyst, Key, Operator, Part, Parties, Url
 from tacit.ohttp import LARGE_CLASSES, SIZE_CLASSES
 from tacit.recipe.encoder_specs import MAX_SUM
 from tacit.recipe.fields import parse_file
@@ -154,6 +154,11 @@ class Policy(Part):
     """For how many seconds after its interval a census counts."""
     analysts: dict[Operator, Key] | None = None
     """Trusted analysts and their signing keys; absent: any analyst."""
+    shares: dict[Operator, Annotated[int, Field(ge=1, le=1000)]] = Field(default_factory=dict)
+    """How what the ``analysts`` have in common is divided among them (P38): the weight of each beside the others. An
+    analyst that is not named here has 1; so by default all have the same."""
+    reserved_epochs: Positive = 8
+    """For how many epochs ahead a series keeps the token slots of its rounds."""
     issuers: dict[Operator, Key] | None = None
     """Trusted issuers, by the name in their challenges, and their directory keys; absent: the recipe's."""
     gateways: dict[Operator, Key] | None = None
@@ -169,6 +174,27 @@ class Policy(Part):
     seen."""
     insecure_http: bool = False
     """Accept http:// on other hosts than loopback (P7)."""
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Refuse shares of analysts that the policy does not name."""
+        others = sorted(self.shares.keys() - (self.analysts or {}).keys())
+        if others:
+            raise ValueError(f"shares names {', '.join(others)}, whom analysts does not name")
+
+    def trusts_analyst(self, analyst: Analyst) -> bool:
+        """Whether this policy names the analyst with its key, or names none."""
+        return self.analysts is None or self.analysts.get(analyst.operator) == analyst.signing_key
+
+    def share(self, analyst: str, whole: int) -> int:
+        """How much of ``whole`` an analyst may have: 1, and of what is left if every analyst has 1 a part by its
+        weight, rounded down. All shares together are at most ``whole``, unless that is less than 1 for each. A policy
+        that names no analysts divides nothing; an analyst that is not one of those named has 0."""
+        if self.analysts is None:
+            return whole
+        if analyst not in self.analysts:
+            return 0
+        weights = {name: self.shares.get(name, 1) for name in self.analysts}
+        return min(whole, 1 + max(0, whole - len(weights)) * weights[analyst] // sum(weights.values()))
 
     def log_policy(self, log_key: NoteKey, now: Callable[[], float]) -> LogPolicy:
         """Which signatures make a checkpoint of the log acceptable at ``now()``."""

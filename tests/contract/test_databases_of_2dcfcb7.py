@@ -27,11 +27,12 @@ ADDED: dict[tuple[str, str], list[dict[str, object]]] = {
     ("admin", "people"): [{"counts_from": 0}],
     ("admin", "questions"): [{"series_hash": None, "round_index": None, "trains": False, "over_at": None}],
     ("analyzer", "aggregates"): [{"search": b""}],
-    ("recipe_server", "recipes"): [{"refundable": refunded} for refunded in (True, False, False)],
+    ("recipe_server", "recipes"): [{"refundable": refunded, "analyst": ""} for refunded in (True, False, False)],
+    ("recipe_server", "series"): [{"analyst": "", "signing_key": ""}],
 }
 """The columns that were added since, by service and table, and their values in the rows that were there: everybody's
 approvals count already, no question was a round, nothing was searched, and a void leaf refunds the pan-private recipe,
-but neither one whose single reports are read nor one with importance sampling."""
+but neither one whose single reports are read nor one with importance sampling. Its leaves name no analyst."""
 FUNCTIONS = """
     SELECT proname, prosrc, proconfig::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY proname
 """

@@ -181,7 +181,8 @@ async def test_recipe_server_keeps_its_log_and_gives_a_slot_away_once(url: str) 
             assert (await tx.index_of(data), await tx.leaf_range(0, 5)) == (0, [data])
             assert await tx.with_nodes(lambda read: read(0, 0)) == leaf_hash(data)
             token = recipe.token
-            assert await tx.slot_owner(token.issuer, token.epoch, token.slot) == recipe.hash
+            held = await tx.series.held_slots(token.issuer, token.epoch, token.epoch)
+            assert held == {token.epoch: {token.slot: (recipe.hash, recipe.parties.analyst.operator)}}
             assert await tx.recipes() == [LoggedRecipe(recipe.hash, 0, recipe.interval.end, {"leader": 1})]
             kept = LoggedDirectory(directory.issuer, directory.epoch, directory.epoch_seconds, LATE)
             assert await tx.directories() == [kept]

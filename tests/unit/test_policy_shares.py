@@ -1,0 +1,50 @@
+"""What a policy says about the shares of its analysts."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from infra.lab.kit.recipes import RecipeKit
+from tacit.errors import UsageError
+from tacit.recipe.policy import Policy, parse_policy
+
+KEY = next(iter((RecipeKit().policy.analysts or {}).values()))
+NAMES = st.lists(
+    st.sampled_from([f"a{number}.example" for number in range(300)]), min_size=1, max_size=300, unique=True
+)
+
+
+@given(NAMES, st.integers(0, 1 << 40), st.data())
+def test_shares_are_at_least_one_and_together_no_more_than_there_is(
+    names: list[str], whole: int, data: st.DataObject
+) -> None:
+    weights = data.draw(st.dictionaries(st.sampled_from(names), st.integers(1, 1000)))
+    policy = Policy(analysts=dict.fromkeys(names, KEY), shares=weights)
+    shares = [policy.share(name, whole) for name in names]
+    assert min(shares) >= min(1, whole)
+    assert sum(shares) <= max(whole, len(names))
+    assert policy.share("somebody.example", whole) == 0
+
+
+@given(st.integers(0, 1 << 40), st.integers(1, 20))
+def test_shares_are_even_unless_the_policy_says_otherwise(whole: int, count: int) -> None:
+    policy = Policy(analysts={f"a{number}.example": KEY for number in range(count)})
+    assert policy.share("a0.example", whole) == max(whole // count, min(1, whole))
+
+
+def test_a_single_analyst_has_everything_and_so_has_anybody_where_no_analysts_are_named() -> None:
+    assert Policy(analysts={"one.example": KEY}).share("one.example", 8) == 8
+    assert Policy().share("anybody.example", 8) == 8
+
+
+def test_a_weight_counts_beside_those_of_the_others() -> None:
+    policy = Policy(analysts=dict.fromkeys(("a", "b", "c"), KEY), shares={"a": 2})
+    assert [policy.share(name, 256) for name in ("a", "b", "c")] == [127, 64, 64]
+
+
+@pytest.mark.parametrize("analysts", ["", f'[analysts]\n"b.example" = "{KEY}"\n'])
+def test_a_policy_gives_no_share_to_an_analyst_that_it_does_not_name(analysts: str) -> None:
+    with pytest.raises(UsageError, match=r"shares names a\.example, whom analysts does not name"):
+        parse_policy(f'{analysts}[shares]\n"a.example" = 3\n'.encode(), "policy.toml")
