@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from attester.verification import AttestedDevice, EvidenceError, stable_id
 from tacit.errors import DecodeError, UsageError
+from tacit.lines import lines_of
 from tacit.tokens.attestation import DEVICE_EKU, SOFTWARE_ROOT, Evidence, SoftwareRootStatement
 
 _ECDSA = ec.ECDSA(hashes.SHA256())
@@ -86,7 +87,7 @@ class RevocationList:
             stamp = (status.st_mtime_ns, status.st_size)
             if stamp == self._stamp:
                 return False
-            lines = self._path.read_text(encoding="utf-8").splitlines()
+            lines = lines_of(self._path.read_text(encoding="utf-8-sig"))
             hashes_ = frozenset(bytes.fromhex(text) for line in lines if (text := line.partition("#")[0].strip()))
         except OSError as error:
             raise UsageError(f"{self._path}: {error.strerror or 'cannot be read'}") from error

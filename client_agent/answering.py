@@ -23,12 +23,14 @@ from tacit.models.devices import device_side
 from tacit.models.faces.watched import is_watched
 from tacit.ports import Clock, Entropy
 from tacit.recipe import derive
-from tacit.recipe.encoder import MISSING, encoder_of
+from tacit.recipe.encoder import MISSING, encoder_of, misread
 from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
 
 READ_TOGETHER = 4
 """How many data are read concurrently; beside them, one round at a time trains."""
+MOST_TROUBLES = 4
+"""How many troubles with a source its owner is told at once."""
 
 
 class Reply(Protocol):
@@ -110,8 +112,8 @@ class Data:
         rounds = [recipe for recipe in recipes if isinstance(recipe.question.encoder, Update)]
         plain = [recipe for recipe in recipes if not isinstance(recipe.question.encoder, Update)]
         await asyncio.gather(*map(in_turn, plain), training(rounds))
-        trouble = next((found[recipe.hash].trouble for recipe in recipes if found[recipe.hash].trouble), "")
-        await note(self._store, Fact.SOURCE_TROUBLE, trouble, self._clock.now())
+        troubles = dict.fromkeys(filter(None, (_trouble(recipe, found[recipe.hash]) for recipe in recipes)))
+        await note(self._store, Fact.SOURCE_TROUBLE, "; ".join(list(troubles)[:MOST_TROUBLES]), self._clock.now())
         return [DatumReply(recipe, found[recipe.hash].value) for recipe in recipes]
 
     def _ask(self, recipe: Recipe, is_over: Callable[[], bool]) -> Ask:
@@ -124,6 +126,15 @@ class Data:
         if self._trainer is None or not isinstance(question.encoder, Update):
             return datum
         return self._trainer.trains(recipe, datum, is_over)
+
+
+def _trouble(recipe: Recipe, reading: Reading) -> str:
+    """What keeps a datum from being an answer, for the device's owner: it is paid for all the same (P27)."""
+    question = recipe.question
+    if reading.trouble or isinstance(question.encoder, Update):
+        return reading.trouble
+    why = misread(question, reading.value)
+    return f"{question.metric}: {why}" if why else ""
 
 
 class KeptStates:

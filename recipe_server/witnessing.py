@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from recipe_server.config import WitnessConfig
 from recipe_server.service import RecipeService
 from tacit.errors import CryptoError, DecodeError, UsageError
+from tacit.lines import lines_of
 from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.ports import HttpResponse, TransportError
 from tacit.problem import read_problem
@@ -151,7 +152,7 @@ class WitnessDriver:
     def _cosignature(self, text: str, body: bytes) -> NoteSignature:
         """This witness's verified line in its answer. Its time must be about now: readers would refuse one that is old
         or in the future, so it must not complete a quorum. Raises ``CryptoError`` or ``DecodeError``."""
-        for found in body.decode("utf-8", "replace").splitlines():
+        for found in lines_of(body.decode("utf-8", "replace")):
             line = NoteSignature.parse(found)
             if (line.name, line.key_id) == (self._key.name, self._key.key_id):
                 if abs(cosigned_at(text, line, self._key) - self._clock.now()) > MAX_SKEW_SECONDS:

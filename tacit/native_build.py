@@ -117,7 +117,7 @@ def _run(command: list[str], folder: Path | str) -> None:
     try:
         subprocess.run(command, check=True, capture_output=True, timeout=COMPILE_SECONDS, env=surroundings)  # noqa: S603
     except subprocess.CalledProcessError as error:
-        lines = error.stderr.decode(errors="replace").strip().splitlines() or [f"exit code {error.returncode}"]
-        raise BuildError(f"the C compiler failed: {lines[0]}") from error
+        first = error.stderr.decode(errors="replace").strip().partition("\n")[0]
+        raise BuildError(f"the C compiler failed: {first or f'exit code {error.returncode}'}") from error
     except subprocess.TimeoutExpired as error:
         raise BuildError(f"the C compiler took more than {COMPILE_SECONDS} s") from error

@@ -14,17 +14,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import json
+import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Annotated, BinaryIO, Literal, Protocol, TypeVar
 
 from pydantic import Field
 
-from client_agent.data.csv_rows import MalformedCsvError, Row, table_of
+from client_agent.data.csv_rows import MalformedCsvError, Row, UnclearColumnError, not_among, place_of, table_of
+from tacit.adapters.disk.files import open_file
 from tacit.errors import UsageError
 from tacit.service.base.config_files import ConfigPath, Frozen
 
@@ -32,6 +36,8 @@ Value = str | int | float | bool | list[str | int | float | bool]
 MAX_FILE_BYTES = 64 * 1024 * 1024
 READ_SECONDS = 10.0
 """Most seconds that a source may take."""
+NOT_UTF8 = "cannot read the data source (not UTF-8 text; save the file as UTF-8)"
+T = TypeVar("T")
 
 
 class DataSource(Protocol):
@@ -67,7 +73,7 @@ async def read(ask: Callable[[], Value | None], seconds: float = READ_SECONDS) -
             answered.set_result(reading)
 
     def work() -> None:
-        reading = _attempt(ask)
+        reading = attempt(ask)
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits for the answer any more
             loop.call_soon_threadsafe(told, reading)
 
@@ -81,13 +87,17 @@ async def read(ask: Callable[[], Value | None], seconds: float = READ_SECONDS) -
         return Reading(None, f"the data source did not answer within {seconds:.3g} seconds")
 
 
-def _attempt(ask: Callable[[], Value | None]) -> Reading:
+def attempt(ask: Callable[[], Value | None]) -> Reading:
+    """The result of ``ask``; no value if it raises anything."""
     try:
         return Reading(ask())
     except UsageError as error:
         return Reading(None, str(error))
     except Exception as error:  # whatever a source does, the device takes part all the same (P27)
         return Reading(None, f"the data source failed: {type(error).__name__}")
+
+
+NoValue = Annotated[tuple[Annotated[str, Field(max_length=200)], ...], Field(max_length=32)]
 
 
 class CsvSourceConfig(Frozen):
@@ -102,6 +112,8 @@ class CsvSourceConfig(Frozen):
     """Index, from 0, of the data row that belongs to this device; absent: the last row."""
     columns: dict[str, str] = Field(default_factory=dict)
     """metric -> column, for metrics whose column has another name."""
+    no_value: NoValue = ()
+    """Texts in cells that mean that there is no value, as ``NA`` or ``-``. An empty cell always does."""
 
 
 class JsonLinesSourceConfig(Frozen):
@@ -112,7 +124,9 @@ class JsonLinesSourceConfig(Frozen):
     path: ConfigPath
     """The path of the file (at most 64 MiB)."""
     row: int | None = Field(default=None, ge=0)
-    """Index, from 0, of the line that belongs to this device; absent: the last line."""
+    """Index, from 0, of the line that belongs to this device; absent: the last line. Blank lines do not count."""
+    no_value: NoValue = ()
+    """Texts that mean that there is no value, as ``NA`` or ``-``. ``null`` always does."""
 
 
 class SqliteSourceConfig(Frozen):
@@ -134,46 +148,82 @@ class CsvSource:
         self._config = config
 
     def value(self, metric: str, round_input: str | None = None) -> Value | None:
-        """The cell of the metric's column in the chosen row; an empty cell means no value."""
-        path, column = self._config.path, self._config.columns.get(metric, metric)
-        _check_size(path)
+        """The cell of the metric's column in the chosen row. An empty cell is no value; a row of nothing but empty
+        ones is none that anybody meant, and raises ``UsageError`` like everything that leaves the cell unclear."""
+        column = self._config.columns.get(metric, metric)
+        header, (line, cells) = self._row(column)
         try:
-            with path.open(newline="", encoding="utf-8-sig") as file:
-                table = table_of(file, column)
-                if column not in table.header:
-                    return None
-                chosen = _pick(table.rows, self._config.row)
-        except (OSError, UnicodeDecodeError, MalformedCsvError) as error:
+            at = place_of(column, header)
+        except UnclearColumnError as error:
+            raise UsageError(f"{self._config.path}: column {column!r} is {error.why}") from error
+        if len(cells) != len(header):
+            raise UsageError(f"{self._config.path}: line {line}: {len(cells)} cells where the header has {len(header)}")
+        if len(cells) > 1 and not any(cell.strip() for cell in cells):
+            raise UsageError(f"{self._config.path}: line {line}: a row of empty cells")
+        cell = cells[at]
+        return None if not cell.strip() or cell.strip() in self._config.no_value else cell
+
+    def metrics(self) -> list[str]:
+        """The metrics of which this file may have a value. Raises ``UsageError``."""
+        other = {column: metric for metric, column in self._config.columns.items()}
+        return [other.get(name, name) for name in self._row(next(iter(other), ""))[0]]
+
+    def _row(self, column: str) -> tuple[list[str], Row]:
+        path = self._config.path
+        try:
+            with _bounded(path) as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
+                table = table_of(text, column)
+                what = "row below the header" if table.header else "text in it; it needs a header and a row"
+                return table.header, _pick(table.rows, self._config.row, what)
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{path}: {NOT_UTF8}") from error
+        except (OSError, MalformedCsvError, LookupError) as error:
             raise UsageError(f"{path}: cannot read the data source ({error})") from error
-        if chosen is None:
-            return None
-        line, cells = chosen
-        if len(cells) != len(table.header):
-            raise UsageError(f"{path}: line {line}: {len(cells)} cells where the header has {len(table.header)}")
-        cell = cells[table.header.index(column)]
-        return cell if cell.strip() else None
 
 
 class JsonLinesSource:
-    """Reads one line of a JSON-lines file."""
+    """Reads one line of a JSON-lines file. A line ends at a line feed: U+2028 and its like stand within texts."""
 
     def __init__(self, config: JsonLinesSourceConfig) -> None:
         self._config = config
 
     def value(self, metric: str, round_input: str | None = None) -> Value | None:
-        """The member ``metric`` of the chosen line's object."""
-        _check_size(self._config.path)
+        """The member ``metric`` of the chosen line's object; null is no value, and so is a text of ``no_value``."""
+        members = self._members()
+        if metric not in members:
+            raise UsageError(f"{self._config.path}: member {metric!r} is {not_among(metric, members)}")
+        if metric in members.repeated:
+            raise UsageError(f"{self._config.path}: member {metric!r} is there more than once")
+        value = _scalar(members[metric], self._config.path)
+        return None if isinstance(value, str) and value.strip() in self._config.no_value else value
+
+    def metrics(self) -> list[str]:
+        """The metrics of which this file may have a value. Raises ``UsageError``."""
+        return list(self._members())
+
+    def _members(self) -> _Members:
+        path = self._config.path
         try:
-            lines = [line for line in self._config.path.read_text("utf-8").splitlines() if line.strip()]
-            row = self._config.row
-            if not lines or (row is not None and row >= len(lines)):
-                return None
-            parsed = json.loads(lines[-1 if row is None else row])
-        except (OSError, UnicodeDecodeError, ValueError) as error:
-            raise UsageError(f"{self._config.path}: cannot read the data source ({error})") from error
-        if not isinstance(parsed, dict):
-            raise UsageError(f"{self._config.path}: each line must be a JSON object")
-        return _scalar(parsed.get(metric), self._config.path)
+            with _bounded(path) as file:
+                marked = (line.removeprefix(BOM_UTF8) if at == 0 else line for at, line in enumerate(file))
+                line = _pick((line for line in marked if line.strip()), self._config.row, "line")
+            parsed = json.loads(_text(line), object_pairs_hook=_Members, parse_constant=_no_number)
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{path}: {NOT_UTF8}") from error
+        except (OSError, ValueError, RecursionError, LookupError) as error:
+            raise UsageError(f"{path}: cannot read the data source ({error})") from error
+        if not isinstance(parsed, _Members):
+            raise UsageError(f"{path}: each line must be a JSON object")
+        return parsed
+
+
+class _Members(dict[str, object]):
+    """A JSON object's members; those that are there more than once are ``repeated``."""
+
+    def __init__(self, members: list[tuple[str, object]]) -> None:
+        super().__init__(members)
+        names = [name for name, _ in members] if len(self) < len(members) else []
+        self.repeated = {name for name in names if names.count(name) > 1}
 
 
 class SqliteSource:
@@ -186,7 +236,10 @@ class SqliteSource:
         """First column of the first row of the metric's query."""
         query = self._config.queries.get(metric)
         if query is None:
-            return None
+            raise UsageError(
+                f"{self._config.path}: a query for {metric!r} is {not_among(metric, self._config.queries)}"
+            )
+        _open(self._config.path).close()  # SQLite itself would wait for ever at a pipe
         try:
             connection = sqlite3.connect(f"{self._config.path.absolute().as_uri()}?mode=ro", uri=True)
             try:
@@ -196,6 +249,13 @@ class SqliteSource:
         except sqlite3.Error as error:
             raise UsageError(f"{self._config.path}: cannot read the data source ({error})") from error
         return None if row is None else _scalar(row[0], self._config.path)
+
+    def metrics(self) -> list[str]:
+        """The metrics of which this database may have a value."""
+        return list(self._config.queries)
+
+
+FileSource = CsvSource | JsonLinesSource | SqliteSource
 
 
 class CallableSource:
@@ -218,7 +278,7 @@ class CallableSource:
         return self._of_round(metric, round_input)
 
 
-def open_source(config: CsvSourceConfig | JsonLinesSourceConfig | SqliteSourceConfig | None) -> DataSource:
+def open_source(config: CsvSourceConfig | JsonLinesSourceConfig | SqliteSourceConfig | None) -> FileSource:
     """The source that the configuration names. Raises ``UsageError`` if it names none."""
     if config is None:
         raise UsageError("source: name where the device's data is, or be the source yourself (docs/embedding.md)")
@@ -229,13 +289,17 @@ def open_source(config: CsvSourceConfig | JsonLinesSourceConfig | SqliteSourceCo
     return SqliteSource(config)
 
 
-def _pick(rows: Iterator[Row], wanted: int | None) -> Row | None:
-    last: Row | None = None
-    for number, row in enumerate(rows):
-        if wanted is not None and number == wanted:
+def _pick(rows: Iterable[T], wanted: int | None, what: str) -> T:
+    """The row with the index ``wanted``, or the last one. Raises ``LookupError``."""
+    count = -1
+    for count, row in enumerate(rows):
+        if count == wanted:
             return row
-        last = row
-    return last if wanted is None else None
+    if wanted is not None:
+        raise LookupError(f"{what} {wanted} is not there; the last one is {count}" if count >= 0 else f"no {what}")
+    if count < 0:
+        raise LookupError(f"no {what}")
+    return row
 
 
 def _scalar(value: object, path: Path) -> Value | None:
@@ -246,10 +310,26 @@ def _scalar(value: object, path: Path) -> Value | None:
     raise UsageError(f"{path}: the metric's value must be text, a number, a truth value or a list of such")
 
 
-def _check_size(path: Path) -> None:
+def _text(line: bytes) -> str:
+    if b"\0" in line:
+        raise ValueError("a NUL character, which no text has; save the file as UTF-8")
+    return line.decode("utf-8")
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(f"{text} is not a number in JSON")
+
+
+def _open(path: Path) -> BinaryIO:
     try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise UsageError(f"{path}: cannot read the data source ({error.strerror})") from error
-    if size > MAX_FILE_BYTES:
+        return open_file(path)
+    except UsageError as error:
+        raise UsageError(f"{path}: cannot read the data source ({str(error).removeprefix(f'{path}: ')})") from error
+
+
+def _bounded(path: Path) -> BinaryIO:
+    file = _open(path)
+    if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
+        file.close()
         raise UsageError(f"{path}: larger than {MAX_FILE_BYTES // 2**20} MiB; point the agent at a smaller file")
+    return file

@@ -16,6 +16,7 @@ from infra.base.how_busy import how_busy
 from infra.stacks.agent_configs import usual_check_in
 from infra.stacks.agents import CONFIG_NAME
 from infra.stacks.layout import Layout
+from tacit.lines import lines_of
 from tacit.operations.pace import USUAL_CHECK_IN, Pace
 
 FOLDERS = ("agents/*", "staging/*/*")
@@ -63,7 +64,7 @@ def _check_in(config: Path) -> float:
 def _held(files: Iterable[Path], locks: Path) -> int | None:
     """How many of ``files`` are locked according to the kernel's list ``locks``; None if it cannot be read."""
     try:
-        rows = [line.split() for line in locks.read_text().splitlines()]
+        rows = [line.split() for line in lines_of(locks.read_text("utf-8"))]
     except OSError:
         return None
     held = {int(row[5].rpartition(":")[2]) for row in rows if len(row) == 8 and row[1] == "FLOCK"}

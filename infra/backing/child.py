@@ -21,6 +21,7 @@ from typing import Any
 from infra.base.certificate_files import CA_FILE, is_certified
 from tacit.adapters.network.tls import private_context
 from tacit.errors import UsageError
+from tacit.lines import lines_of
 
 LOG_NAME = "server.log"
 READY_SECONDS = 60.0
@@ -148,7 +149,7 @@ class PrivateServer(ABC):
 def last_words(log: Path) -> str:
     """Return the last line of a program's log, or ``no message``."""
     try:
-        lines = log.read_bytes()[-4096:].decode("utf-8", "replace").strip().splitlines()
+        lines = lines_of(log.read_bytes()[-4096:].decode("utf-8", "replace").strip())
     except OSError:
         lines = []
     return lines[-1].strip() if lines else "no message"

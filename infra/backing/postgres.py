@@ -24,6 +24,7 @@ from infra.base.certificate_files import CA_FILE, CERTIFICATE, KEY, is_certified
 from infra.base.certificates import CertificateAuthority, certify
 from infra.base.postgres_programs import find_binaries
 from tacit.errors import UsageError
+from tacit.lines import lines_of
 from tacit.service.base.secret_files import read_secret, write_secret
 
 SUPERUSER = "tacit_admin"
@@ -146,7 +147,7 @@ class PostgresServer:
     def _postmaster(self) -> list[str]:
         """The lines of the lock file: the pid first, the state last; none without a lock file."""
         with contextlib.suppress(OSError):
-            return (self.folder / "data" / "postmaster.pid").read_text().splitlines()
+            return lines_of((self.folder / "data" / "postmaster.pid").read_text("utf-8"))
         return []
 
     def _is_ready(self) -> bool:
@@ -244,6 +245,6 @@ def _require_passage(path: Path) -> None:
 
 def _reason(output: bytes) -> str:
     """The last complaint in a server's or initdb's output."""
-    lines = output.decode("utf-8", "replace").strip().splitlines()
+    lines = lines_of(output.decode("utf-8", "replace").strip())
     complaints = [line for line in lines if "FATAL" in line or "error:" in line]
     return (complaints or lines or ["no message"])[-1].strip()

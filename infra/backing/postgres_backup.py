@@ -26,6 +26,7 @@ from sqlalchemy.engine import URL, make_url
 from infra.base.postgres_programs import find_binaries
 from tacit.adapters.databases.postgres_tls import protection_of
 from tacit.errors import UsageError
+from tacit.lines import lines_of
 
 CLIENT_PACKAGE = "postgresql-client"
 _FILES = {"sslrootcert": "PGSSLROOTCERT", "sslcert": "PGSSLCERT", "sslkey": "PGSSLKEY"}
@@ -82,7 +83,7 @@ def _run(program: str, arguments: Sequence[str], url: str, stdin_lines: Iterable
         said.seek(0)
         words = said.read(_HEAD).decode("utf-8", "replace").strip()
     if process.returncode:
-        complaint = [line for line in words.splitlines() if "ERROR:" in line or "error:" in line]
+        complaint = [line for line in lines_of(words) if "ERROR:" in line or "error:" in line]
         raise UsageError(f"{program}: {(complaint or [words or 'failed'])[0]}")
 
 

@@ -12,6 +12,7 @@ import typer
 
 from infra.base.flags import AsJson
 from infra.commands import hosting
+from tacit.adapters.disk.files import read_bounded
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.methods.base.statistics import MAX_OCCURRENCES
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Run one device's agent, or read its journal.", no_args_is_help=True)
 app.command("host")(hosting.host)
+
+MOST_BYTES = 4 << 20
+"""Most bytes of a recipe's file."""
 
 ConfigOption = Annotated[Path, typer.Option("--config", help="The agent's configuration, JSON or TOML.")]
 
@@ -179,6 +183,44 @@ async def _read(config: AgentConfig) -> tuple[dict[str, Any], list[Entry]]:
         "recipes": journal_table(entries),
     }
     return document, entries
+
+
+@app.command("check")
+def check(
+    config: ConfigOption,
+    metrics: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="METRIC", help="Metrics that are asked for (default: all that the source names)."),
+    ] = None,
+    recipe: Annotated[
+        Path | None, typer.Option("--recipe", help="Check the metric that this recipe asks for, as it reads it.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read this device's files and data as its agent would, and show the values. Sends nothing and keeps nothing.
+
+    Exits with 1 if a value cannot be read: the agent would take part without one, and pay the same. Example:
+    tacit agent check mdvis --config .tacit/agents/0/agent.json
+    """
+    from client_agent.checking import check_files, findings
+    from client_agent.config import AgentConfig
+    from infra.base.recipe_files import read_recipe
+    from infra.views.terminal import answers, plain_table, print_json
+    from tacit.service.base.config_files import load_config
+
+    settings = load_config(config, AgentConfig)
+    check_files(settings)
+    asked = None if recipe is None else read_recipe(read_bounded(recipe, MOST_BYTES), str(recipe))
+    found = asyncio.run(findings(settings, metrics or [], asked))
+    if as_json:
+        print_json({name: {"value": reading.value, "trouble": reading.trouble} for name, reading in found.items()})
+    else:
+        table = plain_table("metric", "value", "trouble")
+        for name, reading in found.items():
+            table.add_row(name, "none" if reading.value is None else str(reading.value), reading.trouble)
+        answers(least=120).print(table)
+    if any(reading.trouble for reading in found.values()):
+        raise typer.Exit(1)
 
 
 @app.command("record")

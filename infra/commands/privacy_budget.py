@@ -71,7 +71,7 @@ def plan_command(
     A round counts as its series, which is charged as a whole. Exits with 1 if it does not fit. Example:
     tacit privacy plan --epsilon 0.5
     """
-    from infra.stacks.api import read_recipe
+    from infra.base.recipe_files import read_recipe
     from infra.views.ledger_view import show_plan
     from tacit.logview.live import charges_of
     from tacit.operations.ledger import plan

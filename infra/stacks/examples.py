@@ -13,6 +13,7 @@ from typing import Final
 from infra.stacks.agents import DATA_NAME
 from tacit.adapters.disk.files import read_bounded, replace_file
 from tacit.errors import UsageError
+from tacit.lines import lines_of
 
 MOST_BYTES: Final = 64 << 20
 """Largest accepted file of examples, in bytes."""
@@ -71,7 +72,7 @@ def _lines(path: Path) -> list[str]:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 text") from error
     found, width = list[str](), 0
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(lines_of(text), start=1):
         if not line.strip():
             continue
         try:

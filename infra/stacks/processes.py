@@ -22,6 +22,7 @@ from infra.stacks.deployment import Parts
 from infra.stacks.layout import Layout
 from infra.stacks.workers import Part
 from tacit.errors import UsageError
+from tacit.lines import lines_of
 from tacit.ports import TransportError
 
 READY_SECONDS = 120.0
@@ -140,7 +141,7 @@ class ServiceProcess(Served):
         """Return the last line of the log, or an empty text."""
         with contextlib.suppress(OSError), self.log.open("rb") as file:
             file.seek(max(0, self.log.stat().st_size - LOG_TAIL_BYTES))
-            lines = file.read().decode("utf-8", "replace").strip().splitlines()
+            lines = lines_of(file.read().decode("utf-8", "replace").strip())
             return lines[-1] if lines else ""
         return ""
 

@@ -12,6 +12,7 @@ from typing import Any
 from tacit.errors import DecodeError
 from tacit.learning.architectures import architecture_of
 from tacit.learning.local import Examples, examples_of
+from tacit.lines import lines_of
 from tacit.recipe.training import ArchitectureSpec
 
 
@@ -46,7 +47,7 @@ def _json_rows(data: bytes, name: str, width: int) -> list[list[Any]]:
 def _csv_rows(data: bytes, name: str) -> list[list[float]]:
     rows = []
     try:
-        lines = data.decode("utf-8-sig").splitlines()
+        lines = lines_of(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise DecodeError(f"{name}: not UTF-8 text") from error
     for number, line in enumerate(lines, start=1):

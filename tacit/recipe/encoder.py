@@ -28,6 +28,7 @@ from tacit.methods.result import unused
 from tacit.recipe.candidates import Candidates, candidates_of, label_of
 from tacit.recipe.encoder_specs import (
     Attributes,
+    Boolean,
     Buckets,
     Categories,
     Domain,
@@ -35,6 +36,7 @@ from tacit.recipe.encoder_specs import (
     Occurrences,
     Prefixes,
     Strings,
+    Update,
     Vector,
 )
 from tacit.recipe.model import Question
@@ -301,6 +303,28 @@ def encoder_of(question: Question) -> Encoder:
     if isinstance(spec, Categories):
         return _categories(spec.categories, spec.other, spec.missing)
     return BooleanEncoder(MISSING if spec.missing is None else 0)
+
+
+def misread(question: Question, value: object) -> str:
+    """Why a value that is there counts as none, in words that do not hold it: it has not the form that the question
+    asks for. Empty if it has, and for text outside a question's texts, which is an answer that nobody offered. Never
+    raises, whatever ``value`` is."""
+    spec = question.encoder
+    if value is None or isinstance(spec, Categories | Attributes | Strings | Prefixes | Update):
+        return ""
+    try:
+        read = plain(value)
+        if isinstance(spec, Vector):
+            is_read = VectorEncoder(spec).encode(read) is not MISSING
+            return (
+                "" if is_read else f"the value is not a row of {spec.length} numbers like 1234.5, with commas between"
+            )
+        if isinstance(spec, Boolean):
+            is_read = BooleanEncoder().encode(read) is not MISSING
+            return "" if is_read else "the value is none of true, false, yes, no, 1 and 0"
+        return "the value is not a number like 1234.5" if number_of(read) is None else ""
+    except Exception:  # as in ``_Total.encode``
+        return "the value is of no kind that can be read"
 
 
 _buckets = lru_cache(maxsize=ENCODERS_KEPT)(BucketEncoder)

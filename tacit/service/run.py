@@ -22,6 +22,7 @@ from aiohttp import web
 from tacit.adapters.network.origins import is_loopback
 from tacit.adapters.network.tls import listener_context
 from tacit.errors import UsageError
+from tacit.lines import lines_of
 from tacit.service.app import METRICS, SERVICE_NAME, STOPPING
 from tacit.service.base.config import Limits, Listen, ServiceConfig
 from tacit.service.base.log import quiet_http_logger
@@ -286,7 +287,7 @@ def _inodes_listening(port: int, proc: Path) -> Iterator[str]:
     """Inodes of the sockets that listen on ``port``."""
     for name in ("tcp", "tcp6"):
         with contextlib.suppress(OSError):
-            for line in (proc / "net" / name).read_text().splitlines()[1:]:
+            for line in lines_of((proc / "net" / name).read_text("ascii"))[1:]:
                 row = line.split()
                 if len(row) > 9 and row[3] == LISTENING and int(row[1].rpartition(":")[2], 16) == port:
                     yield row[9]

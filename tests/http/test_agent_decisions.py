@@ -77,9 +77,13 @@ async def test_a_device_that_the_coin_leaves_out_is_charged_and_keeps_its_token(
     assert next(row for row in await store.prefetches() if row.slot == SLOT).usable
 
 
-@pytest.mark.parametrize("value", [None, -1, "many", float("nan"), 10**400, [1, 2]])
+@pytest.mark.parametrize(
+    ("value", "is_told"),
+    [(None, False), (-1, False), (10**400, False), ("many", True), ("NA", True), ("1,5", True), ("7\0", True),
+     (float("nan"), True), ([1, 2], True), (True, True)],
+)  # fmt: skip
 async def test_a_device_without_a_fitting_datum_takes_part_and_is_charged_like_any_other(
-    world: World, value: Value | None
+    world: World, value: Value | None, is_told: bool
 ) -> None:
     world.log.add(*leaves_of(ALWAYS))
     agent, store = await world.device(value)
@@ -90,6 +94,8 @@ async def test_a_device_without_a_fitting_datum_takes_part_and_is_charged_like_a
     world.clock.jump(entry.send_at - world.clock.now())
     await agent.send_due()
     assert world.uploads == [entry.report]
+    trouble = Trouble.decode(await store.fact(Fact.SOURCE_TROUBLE))
+    assert (trouble and trouble.what) == ("mdvis: the value is not a number like 1234.5" if is_told else None)
 
 
 async def test_an_unreadable_source_is_told_to_the_owner_and_is_no_reason_to_wait(world: World) -> None:

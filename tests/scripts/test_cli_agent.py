@@ -18,6 +18,7 @@ from client_agent.journal import Entry, Fact, State, Trouble
 from client_agent.store import SqlAgentStore
 from infra.cli import run
 from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import RecipeKit
 from infra.stacks.agents import provision_agents
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
@@ -122,6 +123,42 @@ def test_one_step_without_a_relay_says_so_and_fails(config: Path, capsys: Captur
     (event,) = events(capsys.readouterr().err)
     assert event["event"] == "log-trouble"
     assert "POST failed" in event["detail"]
+
+
+def test_check_shows_what_the_device_would_answer_before_anything_is_sent(config: Path, capsys: Capture) -> None:
+    data = config.parent / "data.csv"
+    data.write_text("mdvis,crashed\n3,no\n")
+    before = {path.name for path in config.parent.iterdir()}
+    assert run(["agent", "check", "--config", str(config)]) == 0
+    assert [line.split() for line in capsys.readouterr().out.split("\n")[1:3]] == [["mdvis", "3"], ["crashed", "no"]]
+    data.write_text("mdvis ,crashed\n3,no\n")
+    assert run(["agent", "check", "mdvis", "crashed", "--config", str(config), "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["crashed"] == {"value": "no", "trouble": ""}
+    assert found["mdvis"]["value"] is None
+    assert found["mdvis"]["trouble"].endswith("data.csv: column 'mdvis' is not there, but 'mdvis ' is")
+    assert {path.name for path in config.parent.iterdir()} == before
+
+
+def test_check_reads_a_value_as_a_recipe_does(config: Path, tmp_path: Path, capsys: Capture) -> None:
+    body = RecipeKit().recipe().body()
+    file = tmp_path / "recipe.json"
+    for cell, trouble in (("2", ""), ('"1,5"', "the value is not a number like 1234.5"), ("", "")):
+        (config.parent / "data.csv").write_text(f"mdvis,x\n{cell},1\n")
+        file.write_text(json.dumps(body))
+        assert run(["agent", "check", "--config", str(config), "--recipe", str(file), "--json"]) == (
+            1 if trouble else 0
+        )
+        assert json.loads(capsys.readouterr().out)["mdvis"]["trouble"] == trouble
+
+
+def test_check_names_a_file_that_no_agent_could_use(config: Path, capsys: Capture) -> None:
+    (config.parent / "data.csv").unlink()
+    assert run(["agent", "check", "--config", str(config)]) == 1
+    assert "data.csv: cannot read the data source (No such file or directory)" in capsys.readouterr().err
+    (config.parent / "identity.pem").write_text("no key")
+    assert run(["agent", "check", "--config", str(config)]) == 1
+    assert "identity.pem" in capsys.readouterr().err
 
 
 def test_the_journal_of_a_device_that_never_ran_is_one_line(config: Path, capsys: Capture) -> None:

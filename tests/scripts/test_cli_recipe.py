@@ -20,10 +20,10 @@ from client_agent.config import AgentConfig
 from client_agent.runner import Watch, keep_running, opened_agent
 from infra.authoring.devices_at_work import Crowd
 from infra.base.how_busy import how_busy
+from infra.base.recipe_files import read_recipe
 from infra.cli import run
 from infra.lab.kit.recipes import RecipeKit
 from infra.stacks.agents import provision_agents
-from infra.stacks.api import read_recipe
 from infra.stacks.local import LocalStack
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import pytest
 
 from tacit.methods.base.statistics import StatisticName
-from tacit.recipe.encoder import MISSING, encoder_of
+from tacit.recipe.encoder import MISSING, encoder_of, misread
 from tacit.recipe.encoder_specs import Boolean, Buckets, Categories, EncoderSpec, Number, Occurrences, Vector
 from tacit.recipe.model import Question
 
@@ -71,3 +71,25 @@ def test_what_fails_in_an_encoder_is_no_value(encoder: EncoderSpec, monkeypatch:
     nothing = encode(encoder, None)
     monkeypatch.setattr("tacit.recipe.values._scalar", lambda value: fails() if value is not None else None)
     assert encode(encoder, 5) == nothing
+
+
+@pytest.mark.parametrize(
+    ("encoder", "read", "misread_too"),
+    [
+        (ENCODERS[0], (True, "no", "YES", 1, None), ("NA", "2", 0.5, [1])),
+        (ENCODERS[1], ("5", -1, "1e400", float("inf"), None), ("NA", "-", "1,5", "7\0", float("nan"), True, "")),
+        (ENCODERS[3], ("5", "other", None), ()),
+        (ENCODERS[4], (5, "5.5", 99, None), ("n/a", b"5", object())),
+        (ENCODERS[5], ("1,2", [1, 2], None), ("1;2", [1], [1, "x"], 7)),
+    ],
+    ids=lambda one: getattr(one, "kind", ""),
+)
+def test_a_value_of_another_form_is_told_without_the_value(
+    encoder: EncoderSpec, read: tuple[object, ...], misread_too: tuple[object, ...]
+) -> None:
+    question = Question.model_construct(text="?", metric="m", encoder=encoder, statistic="histogram")
+    assert [misread(question, value) for value in read] == [""] * len(read)
+    for value in misread_too:
+        assert misread(question, value).startswith("the value is ")
+        assert encode(encoder, value) is MISSING
+    assert misread(question, hostile(str, "NA")) == misread(question, "NA")

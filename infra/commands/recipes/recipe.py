@@ -108,7 +108,7 @@ def check(
 
     The stages after draft need a stack's log. Example: tacit recipe check visits.json --stage draft
     """
-    from infra.stacks.api import read_recipe
+    from infra.base.recipe_files import read_recipe
     from infra.views.recipe_outlook import tell_coarse
     from infra.views.recipe_view import show_check
     from tacit.operations.checking import checked
@@ -177,7 +177,7 @@ def sign(
     Example: tacit recipe sign visits.json --key .tacit/analyst/signing.key --out visits.leaf
     """
     from infra.authoring.publishing import Signing, sign_file
-    from infra.stacks.api import read_recipe
+    from infra.base.recipe_files import read_recipe
     from infra.views.recipe_view import show_recipe
 
     apart = (Path(key) if pkcs11 is None else None, pin_file)
@@ -205,7 +205,7 @@ def publish(
     Example: tacit recipe publish visits.json --state-dir .tacit
     """
     from infra.authoring.publishing import note_asked, publish_file, show_published
-    from infra.stacks.api import read_recipe
+    from infra.base.recipe_files import read_recipe
     from tacit.recipe.model import Recipe
 
     recipe, url, index = publish_file(file, Recipe, read_recipe, state_dir, server, key, Insisted(now, anyway))
@@ -258,7 +258,7 @@ def show(
 
     Example: tacit recipe show visits.json
     """
-    from infra.stacks.api import read_recipe
+    from infra.base.recipe_files import read_recipe
     from infra.views.recipe_view import show_recipe
     from tacit.models.forms import known
     from tacit.operations.outlook import rounding_of

@@ -91,7 +91,7 @@ def new(
     """
     from infra.authoring.recipe_writing import tell_refusals
     from infra.authoring.series_form import on_free_slots, shape_of, stack_if_any, total_of
-    from infra.stacks.api import read_recipe
+    from infra.base.recipe_files import read_recipe
     from infra.views.series_view import series_document, show_series
     from tacit.operations.drafting import refusals_document
     from tacit.recipe.writing.series_builder import propose_series

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tacit.lines import lines_of
+
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
@@ -118,7 +120,7 @@ def machine() -> dict[str, Any]:
 
 
 def _facts(text: str) -> dict[str, str]:
-    pairs = (line.split(":", 1) for line in text.splitlines() if ":" in line)
+    pairs = (line.split(":", 1) for line in lines_of(text) if ":" in line)
     return {name.strip(): value.strip() for name, value in pairs}
 
 

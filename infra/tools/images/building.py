@@ -16,6 +16,7 @@ from infra.tools.images.bill import FILE
 from infra.tools.images.context import HOME, Context
 from infra.tools.images.domains import DOMAINS, OWN, Domain
 from tacit.errors import Fatal, UsageError
+from tacit.lines import lines_of
 
 SYSTEMD = Path("/run/systemd/system")
 WITHOUT_SYSTEMD = {"DISABLE_HC_SYSTEMD": "true"}
@@ -56,7 +57,7 @@ def podman(*arguments: str) -> str:
         capture_output=True, text=True, check=False, env=podman_environment(), cwd="/",
     )  # fmt: skip
     if done.returncode:
-        words = (done.stderr.strip().splitlines() or ["refused"])[-1]
+        words = (lines_of(done.stderr.strip()) or ["refused"])[-1]
         raise UsageError(f"podman {arguments[0]}: {words[-LAST_WORDS:]}")
     return done.stdout
 

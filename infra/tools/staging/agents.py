@@ -18,6 +18,7 @@ from infra.stacks.processes import tacit_command
 from infra.tools.staging.devices import Devices
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
+from tacit.lines import lines_of
 
 START_SECONDS = 300.0
 LOOK_SECONDS = 0.25
@@ -186,5 +187,5 @@ def _tail(log: Path) -> list[str]:
     with contextlib.suppress(OSError), log.open("rb") as file:
         file.seek(0, os.SEEK_END)
         file.seek(max(0, file.tell() - LOG_TAIL_BYTES))
-        return file.read().decode("utf-8", "replace").splitlines()
+        return lines_of(file.read().decode("utf-8", "replace"))
     return []

@@ -19,6 +19,7 @@ from infra.base.legs import DEVICES, LEGS
 from infra.base.service_names import WITNESS, witness_name
 from infra.stacks.options import FIRST_ADDRESS, ORGANISATIONS, organisation_of
 from tacit.errors import UsageError
+from tacit.lines import lines_of
 
 CONSOLE, HUB = "console", "hub"
 PLACES = (*ORGANISATIONS, DEVICES, CONSOLE)
@@ -86,7 +87,7 @@ def joined(state_dir: Path, network: str) -> Iterator[Mapping[str, str]]:
 
 def remove(state_dir: Path) -> None:
     """Remove the namespaces of a stack with all their cables; missing ones are ignored."""
-    there = {line.split()[0] for line in _ip("netns", "list").splitlines() if line}
+    there = {line.split()[0] for line in lines_of(_ip("netns", "list")) if line}
     for namespace in there & set(namespaces_of(state_dir).values()):
         _ip("netns", "delete", namespace)
     with contextlib.suppress(UsageError):  # it was removed with the bridge, unless the system is still removing it

@@ -11,11 +11,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from client_agent.config import AgentConfig
-from client_agent.data.sources import open_source
+from client_agent.data.sources import attempt, open_source
 from client_agent.journal import Entry, State
 from client_agent.runner import database_of, journal_of
 from tacit.codec import b64url
@@ -199,8 +200,8 @@ def compared(
     for config in asked:
         if config.source is None:
             return []
-        value = open_source(config.source).value(recipe.question.metric)
-        truth[None if value is None else encoder.encode(value)] += 1
+        read = attempt(partial(open_source(config.source).value, recipe.question.metric))
+        truth[encoder.encode(read.value)] += 1
     return [
         {"label": row["label"], "estimate": row["estimate"], "stderr": row["stderr"], "truth": truth[place]}
         for place, row in enumerate(released[0]["buckets"])

@@ -19,6 +19,7 @@ from infra.tools.staging.container_files import hand_over_service
 from infra.tools.staging.podman_compose import Compose
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
+from tacit.lines import lines_of
 from tacit.operations.status import process_status
 
 LOOK_SECONDS = 0.5
@@ -150,6 +151,6 @@ def _last_words(container: str) -> str:
         ["podman", "logs", "--tail", str(LAST_LINES), container],  # noqa: S607 - wherever the system has it
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=podman_environment(), cwd="/",
     )  # fmt: skip
-    lines = [line for line in done.stdout.splitlines() if line.strip()]
+    lines = [line for line in lines_of(done.stdout) if line.strip()]
     spoken = [line for line in lines if line.startswith(WORDS)]
     return (spoken or lines or [f"see: podman logs {container}"])[-1]

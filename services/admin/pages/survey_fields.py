@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, get_args
 
+from tacit.lines import lines_of
 from tacit.methods.base.statistics import StatisticName
 from tacit.methods.registry import METHODS
 from tacit.models.forms import FORMS
@@ -59,7 +60,7 @@ def _pairs(said: str) -> Any:
 
 def _values(said: str) -> Any:
     """Attributes with their values, one attribute to a line: ``locale=de|fr``."""
-    return {name: [one.strip() for one in value.split("|")] for name, value in map(_pair, said.splitlines()) if name}
+    return {name: [one.strip() for one in value.split("|")] for name, value in map(_pair, lines_of(said)) if name}
 
 
 def _pair(said: str) -> tuple[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from tacit.errors import UsageError
 
@@ -18,23 +19,33 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def read_bounded(path: Path, most: int) -> bytes:
-    """Read a regular file, or a pipe of this process (``/dev/stdin``, ``/dev/fd/63``). Raises ``UsageError`` for a
-    missing file, one that is neither, or one of more than ``most`` bytes, without reading more than that."""
+def open_file(path: Path) -> BinaryIO:
+    """Open a regular file, or a pipe of this process (``/dev/stdin``, ``/dev/fd/63``), for reading. Raises
+    ``UsageError`` for a missing file, and for one that is neither: another process's pipe may never answer."""
     try:
         descriptor = os.open(
             path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
         )  # opening a FIFO would block until a writer comes
-        with os.fdopen(descriptor, "rb") as file:
-            kind = os.fstat(descriptor).st_mode
-            if not stat.S_ISREG(kind) and not (stat.S_ISFIFO(kind) and _is_device(path)):
-                raise UsageError(f"{path}: {'Is a directory' if stat.S_ISDIR(kind) else 'not a regular file'}")
-            os.set_blocking(descriptor, True)
-            data = file.read(most + 1)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
     except ValueError as error:
         raise UsageError(f"{path}: not a valid file name") from error
+    kind = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(kind) and not (stat.S_ISFIFO(kind) and _is_device(path)):
+        os.close(descriptor)
+        raise UsageError(f"{path}: {'Is a directory' if stat.S_ISDIR(kind) else 'not a regular file'}")
+    os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "rb")
+
+
+def read_bounded(path: Path, most: int) -> bytes:
+    """Read what ``open_file`` opens. Raises ``UsageError`` as it does, and for more than ``most`` bytes, without
+    reading more than that."""
+    with open_file(path) as file:
+        try:
+            data = file.read(most + 1)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
     if len(data) > most:
         raise UsageError(f"{path}: larger than {most} bytes")
     return data

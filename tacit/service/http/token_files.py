@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tacit.errors import UsageError
+from tacit.lines import lines_of
 from tacit.service.base.secret_files import read_secret
 
 MOST_TOKENS = 4
@@ -19,8 +20,7 @@ _TOKEN = re.compile(r"[!-~]+")
 def read_tokens(path: Path) -> tuple[str, ...]:
     """Read the tokens in a secret file, one per line, 1 to ``MOST_TOKENS``; empty lines are ignored. Raises a
     ``UsageError`` that quotes nothing of them."""
-    lines = read_secret(path, max_size=MOST_BYTES).splitlines()
-    return checked_tokens(path, [line.decode("ascii", "replace") for line in lines])
+    return checked_tokens(path, lines_of(read_secret(path, max_size=MOST_BYTES).decode("ascii", "replace")))
 
 
 def checked_tokens(path: Path, lines: Sequence[str]) -> tuple[str, ...]:

@@ -1,0 +1,19 @@
+"""Reads recipes in files, for commands."""
+
+from __future__ import annotations
+
+from tacit.errors import DecodeError, UsageError
+from tacit.recipe.model import Recipe
+from tacit.tlog.canonical import parse_json
+
+
+def read_recipe(data: bytes, name: str) -> Recipe:
+    """Parse the recipe in a file's ``data``, canonical JSON or not; ``name`` is for errors. Raises ``UsageError``."""
+    try:
+        body = parse_json(data, name)
+        if not isinstance(body, dict):
+            raise UsageError(f"{name}: not a JSON object")
+        return Recipe.from_body(body)
+    except DecodeError as error:
+        text = str(error)
+        raise UsageError(text if text.startswith(name) else f"{name}: {text}") from error
