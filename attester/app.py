@@ -21,7 +21,7 @@ from attester.verification import AttestationVerifier
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
-from tacit.service.app import METRICS, TROUBLES, Deps, add_driver, add_store, make_app, refuse_expect
+from tacit.service.app import METRICS, TROUBLES, Deps, add_driver, add_store, heed_expect, make_app
 from tacit.service.base.secret_files import read_secret, write_secret
 from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.operated import OPERATED, HeldKey
@@ -51,8 +51,8 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
     store = AttesterStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     app[ATTESTER] = attester = Attester(config, deps, store, [own, *verifiers], secret)
     app[TROUBLES].append(attester.credential.trouble)
-    app.router.add_post("/v1/challenge", post_challenge, expect_handler=refuse_expect)
-    app.router.add_post("/v1/token-requests", post_token_request, expect_handler=refuse_expect)
+    app.router.add_post("/v1/challenge", post_challenge, expect_handler=heed_expect)
+    app.router.add_post("/v1/token-requests", post_token_request, expect_handler=heed_expect)
     if config.operator_token is not None:
         app.router.add_get("/v1/issuance", get_issuance)
     app.cleanup_ctx.append(_running)

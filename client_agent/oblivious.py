@@ -91,7 +91,7 @@ class ObliviousClient:
             )
             if outer.status == 422 and problem_type(outer.body) == KEY_PROBLEM:
                 continue
-            if outer.status != 200 or outer.headers.get("content-type") != OHTTP_RES:
+            if outer.status != 200 or not outer.is_a(OHTTP_RES):
                 raise TransportError(f"the relay answered {outer.status}")
             self._behind = _ahead_of(self._clock, outer.headers.get("date", ""))
             response = _opened(context, outer.body)

@@ -208,7 +208,7 @@ async def ask_attester(
     )
     if answer.status == 429 and problem_type(answer.body) == QUOTA_PROBLEM:
         raise QuotaSpentError
-    if answer.status != 200 or answer.headers.get("content-type") != PRIVATE_TOKEN_RESPONSE:
+    if answer.status != 200 or not answer.is_a(PRIVATE_TOKEN_RESPONSE):
         raise TransportError(f"the attester answered {answer.status}")
     return TokenResponse.decode(answer.body)
 

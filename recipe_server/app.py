@@ -20,7 +20,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.ports import Announcer
-from tacit.service.app import DEPS, TROUBLES, Deps, add_driver, add_store, make_app, refuse_expect
+from tacit.service.app import DEPS, TROUBLES, Deps, add_driver, add_store, heed_expect, make_app
 from tacit.service.base.backends import make_announcer
 from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.operated import OPERATED, HeldKey
@@ -55,12 +55,12 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
     router.add_get("/v1/bundle/{digest}", handlers.get_page)
     router.add_get("/v1/key-sets", handlers.get_key_sets)
     router.add_get("/v1/hashes/{size}/{block}", handlers.get_hashes)
-    router.add_post("/v1/leaves", handlers.post_leaf, expect_handler=refuse_expect)
+    router.add_post("/v1/leaves", handlers.post_leaf, expect_handler=heed_expect)
     router.add_get("/v1/recipes", handlers.get_recipes)
     router.add_get("/v1/recipes/{hash}", handlers.get_recipe)
-    router.add_put("/v1/models/{hash}", handlers.put_model, expect_handler=refuse_expect)
+    router.add_put("/v1/models/{hash}", handlers.put_model, expect_handler=heed_expect)
     router.add_get("/v1/models/{hash}/{number}", handlers.get_piece)
-    router.add_post("/v1/results", handlers.post_result, expect_handler=refuse_expect)
+    router.add_post("/v1/results", handlers.post_result, expect_handler=heed_expect)
     router.add_get("/v1/results", handlers.get_results)
     router.add_get("/v1/results/{hash}", handlers.get_recipe_results)
     app.cleanup_ctx.append(_running)

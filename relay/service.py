@@ -81,7 +81,7 @@ class Relay:
         response = await self._ask(f"{self._url}/frames", OHTTP_REQ_FRAME, encode_requests(messages))
         if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
             raise busy(self._deps.entropy, self._retry_after)
-        if response.status != _OK or response.headers.get("content-type") != OHTTP_RES_FRAME:
+        if response.status != _OK or not response.is_a(OHTTP_RES_FRAME):
             self.counters.add("gateway_answer_refused")
             raise _unreachable(502)
         try:
@@ -111,8 +111,9 @@ class Relay:
 
 
 def _answer_of(response: HttpResponse) -> FramedAnswer:
-    """The parts of the gateway's answer that may go to the client."""
-    content_type = response.headers.get("content-type", "").strip().lower()
+    """The parts of the gateway's answer that may go to the client; its media type as we spell it, so that a proxy
+    before the gateway cannot mark answers by their spelling."""
+    content_type = next(filter(response.is_a, (OHTTP_RES, PROBLEM_JSON)), "")
     retry_after = response.headers.get("retry-after", "")
     known = retry_after.isdecimal() and len(retry_after) <= _MAX_RETRY_AFTER_DIGITS
     return FramedAnswer(response.status, content_type, response.body, int(retry_after) if known else None)

@@ -9,6 +9,7 @@ OCTET_STREAM = "application/octet-stream"
 JSON = "application/json"
 CSV = "text/csv"  # RFC 4180
 PARQUET = "application/vnd.apache.parquet"
+EVENT_STREAM = "text/event-stream"  # WHATWG HTML section 9.2
 PROBLEM_JSON = "application/problem+json"  # RFC 9457
 
 OHTTP_KEYS = "application/ohttp-keys"  # RFC 9458 section 3

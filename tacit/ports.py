@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Self, runtime_checkable
 
+from tacit import media_types
+
 
 class Clock(Protocol):
     """Time as one party sees it."""
@@ -38,6 +40,11 @@ class HttpResponse:
     status: int
     headers: Mapping[str, str]
     body: bytes = field(repr=False)
+
+    def is_a(self, media_type: str) -> bool:
+        """Whether the answer's Content-Type says ``media_type``, compared as those of requests are
+        (``media_types.is_a``): a reverse proxy may add a charset or change the case of any answer."""
+        return media_types.is_a(self.headers.get("content-type", ""), media_type)
 
 
 class TransportError(Exception):

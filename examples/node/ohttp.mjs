@@ -66,6 +66,9 @@ export function encapsulate(config, request, ephemeral) {
   return { message: cat(header, sealed.enc, sealed.ciphertext), open };
 }
 
+// A proxy may add a charset or change the case of a media type; none of ours has parameters.
+const bare = (type = '') => type.split(';')[0].trim().toLowerCase();
+
 /** One HTTP exchange without cookies, redirects, User-Agent or keep-alive: `{ status, type, date, content }`. */
 export function exchange(method, url, type, content = NONE, options = {}) {
   const address = new URL(url);
@@ -85,7 +88,7 @@ export function exchange(method, url, type, content = NONE, options = {}) {
       answer.on('error', reject);
       answer.on('end', () => {
         const { 'content-type': found, date } = answer.headers;
-        resolve({ status: answer.statusCode, type: found, date, content: cat(...chunks) });
+        resolve({ status: answer.statusCode, type: bare(found), date, content: cat(...chunks) });
       });
     });
     request.on('timeout', () => request.destroy(new Error('no answer')));

@@ -156,7 +156,7 @@ class FramedUploads:
 
 
 def _is_frame(answer: HttpResponse) -> bool:
-    return answer.status == HTTPStatus.OK and answer.headers.get("content-type") == UPLOAD_RES_FRAME
+    return answer.status == HTTPStatus.OK and answer.is_a(UPLOAD_RES_FRAME)
 
 
 def _refuses(answer: HttpResponse) -> bool:

@@ -19,7 +19,7 @@ from services.issuer.store import IssuerStore
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
-from tacit.service.app import DEPS, METRICS, Deps, add_driver, add_store, make_app, refuse_expect
+from tacit.service.app import DEPS, METRICS, Deps, add_driver, add_store, heed_expect, make_app
 from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED
@@ -35,7 +35,7 @@ def create_app(config: IssuerConfig, deps: Deps) -> web.Application:
     store = IssuerStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     app[ISSUER] = issuer = Issuer(config, deps, store)
     app.router.add_get(WELL_KNOWN_PATH, get_directory)
-    app.router.add_post("/token-request", post_token_request, expect_handler=refuse_expect)
+    app.router.add_post("/token-request", post_token_request, expect_handler=heed_expect)
     if config.operator_token is not None:
         app.router.add_get("/v1/issuance", get_issuance)
     app.cleanup_ctx.append(_running)

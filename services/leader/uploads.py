@@ -70,7 +70,7 @@ class Uploads:
         def explain(abort: Abort, named: Mapping[str, str]) -> None:
             abort.task_id = abort.task_id or known_task_id(named["task_id"])
 
-        return HotRoute(prefix + REPORTS, _MEDIA_TYPE, self._max_body, admit, continues=True, explain=explain)
+        return HotRoute(prefix + REPORTS, _MEDIA_TYPE, self._max_body, admit, explain=explain)
 
     async def _upload(self, senders: Senders, sender: Sender, task_id: str, body: bytes) -> Answer:
         senders.charge(sender, len(body))

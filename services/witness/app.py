@@ -14,7 +14,7 @@ from services.witness.store import WitnessStore
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.logview.whole import MAX_BUNDLE
-from tacit.service.app import METRICS, TROUBLES, Deps, add_store, make_app, refuse_expect
+from tacit.service.app import METRICS, TROUBLES, Deps, add_store, heed_expect, make_app
 from tacit.service.http.callers import Callers
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED, HeldKey
@@ -33,7 +33,7 @@ def create_app(config: WitnessConfig, deps: Deps) -> web.Application:
     app[WITNESS] = witness = Witness(config, deps, store)
     app[TROUBLES].append(witness.trouble)
     app[OPERATED].held = lambda: [HeldKey("cosignatures", witness.key.encode())]
-    app.router.add_post("/add-checkpoint", post_add_checkpoint, expect_handler=refuse_expect)
+    app.router.add_post("/add-checkpoint", post_add_checkpoint, expect_handler=heed_expect)
     app.router.add_get("/key", get_key)
     for name in COUNTED:
         app[METRICS].add(f"tacit_witness_{name}_total", number_of(partial(witness.counts.__getitem__, name)))

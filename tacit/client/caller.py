@@ -152,7 +152,7 @@ def _encoded(body: Mapping[str, Any]) -> bytes:
 def _document(answer: HttpResponse) -> Any:
     if answer.status == 204:
         return None
-    if not answer.headers.get("content-type", "").startswith(JSON):
+    if not answer.is_a(JSON):
         raise DecodeError("the answer is not JSON; is this the URL of an admin service?")
     try:
         return json.loads(answer.body)

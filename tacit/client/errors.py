@@ -101,7 +101,7 @@ def error_of(answer: HttpResponse) -> ApiError:
     if answer.status < 400:
         words = "the address answers with a redirect, which is not followed; give the URL that it leads to"
         return RedirectError("about:blank", status=answer.status, title=words)
-    declared = answer.headers.get("content-type", "").startswith(PROBLEM_JSON)
+    declared = answer.is_a(PROBLEM_JSON)
     problem = read_problem(answer.body) if declared else Problem()
     kind = _BY_STATUS.get(answer.status, AwayError if answer.status >= 500 else ApiError)
     if problem.type == f"{PROBLEM_PREFIX}own-draft":

@@ -16,11 +16,11 @@ from tacit.adapters.network.http_stream import Streams
 from tacit.client.caller import AGAIN, PAUSES, Caller, is_stranger
 from tacit.client.errors import error_of
 from tacit.errors import DecodeError
+from tacit.media_types import EVENT_STREAM, is_a
 from tacit.operations.calls import NoAnswerError
 from tacit.ports import TransportError
 
 PATH: Final = "/v1/events"
-EVENT_STREAM: Final = "text/event-stream"
 LISTENING: Final = "listening"
 MOST_LINE: Final = 1 << 20
 """The largest size of an event in bytes."""
@@ -127,7 +127,7 @@ async def _once(caller: Caller, streams: Streams) -> AsyncGenerator[Event, None]
             raise TransportError(f"the service answered {stream.status}")
         if stream.status != 200:
             raise error_of(await stream.whole())
-        if not stream.headers.get("content-type", "").startswith(EVENT_STREAM):
+        if not is_a(stream.headers.get("content-type", ""), EVENT_STREAM):
             raise DecodeError("the answer is not a stream of events; is this the URL of an admin service?")
         yield Event(LISTENING)
         parser = EventParser()

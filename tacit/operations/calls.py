@@ -36,7 +36,7 @@ async def call(transport: Transport, method: str, url: str, *, body: bytes = b""
 async def readiness(transport: Transport, url: str) -> tuple[bool, dict[str, Any]]:
     """Whether the service at ``url`` is ready, and its readiness page. Raises as ``call`` does."""
     answer = await _answer(transport, "GET", f"{url}/readyz")
-    page = _json(answer, url) if answer.headers.get("content-type", "").startswith(JSON) else None
+    page = _json(answer, url) if answer.is_a(JSON) else None
     if answer.status not in (HTTPStatus.OK, HTTPStatus.SERVICE_UNAVAILABLE) or not isinstance(page, dict):
         raise problem_of(answer)
     return answer.status == HTTPStatus.OK, page
@@ -69,8 +69,7 @@ async def _answer(
 
 def problem_of(answer: HttpResponse) -> Abort:
     """A problem document as an error for a person."""
-    declared = answer.headers.get("content-type", "").startswith(PROBLEM_JSON)
-    problem = read_problem(answer.body) if declared else Problem()
+    problem = read_problem(answer.body) if answer.is_a(PROBLEM_JSON) else Problem()
     title = problem.title or f"the service answered {answer.status}"
     if problem.type.startswith(REFUSAL_PREFIX):
         title = f"refused by rule {problem.type.removeprefix(REFUSAL_PREFIX)}:"

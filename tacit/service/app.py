@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from aiohttp.typedefs import Middleware
 
 from tacit import __version__
@@ -26,7 +26,7 @@ from tacit.ports import Clock, Entropy, Observer, Transport, TransportError
 from tacit.service.base.driver import Driver, run_driver
 from tacit.service.base.log import REQUEST, RequestId, get_logger, hear_tls, places_of
 from tacit.service.http.callers import CALLERS, Callers
-from tacit.service.http.lean import expectation_failed, require_media_type
+from tacit.service.http.lean import expectation_failed, is_met, require_media_type
 from tacit.service.http.limits import busy, come_back
 from tacit.service.http.problems import problem_response, status_abort, too_large, too_slow
 from tacit.service.http.server import connection_of
@@ -176,7 +176,7 @@ async def read_body(request: web.Request, limit: int, media_type: str | None = N
     """
     if media_type is not None:
         found = request.headers.getall("Content-Type", ())
-        require_media_type(found, media_type, coded="Content-Encoding" in request.headers)
+        require_media_type(found, media_type, request.headers.getall("Content-Encoding", ()))
     if request.content_length is not None and request.content_length > limit:
         raise too_large(limit)
     stream = request.content
@@ -187,6 +187,9 @@ async def read_body(request: web.Request, limit: int, media_type: str | None = N
         if len(whole) > limit:
             raise too_large(limit)
         return whole
+    if "Expect" in request.headers and request.version >= HttpVersion11:  # ``heed_expect`` lets nothing else pass
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0  # the answer itself has not begun
     parts: list[bytes] = []
     size = 0
     try:
@@ -204,12 +207,14 @@ async def read_body(request: web.Request, limit: int, media_type: str | None = N
         parts.clear()  # an error's traceback would keep them, in a reference cycle
 
 
-async def refuse_expect(request: web.Request) -> web.StreamResponse:
-    """``expect_handler`` for routes that answer ``Expect: 100-continue`` with 417 instead of an interim
-    response.
+async def heed_expect(request: web.Request) -> web.StreamResponse | None:
+    """``expect_handler`` for routes that read a body: leave to send it is given by ``read_body``, after everything that
+    its head decides (aiohttp's own handler would give it before). Anything else that is expected is refused (417).
 
-    Pass it to ``app.router.add_post(path, handler, expect_handler=refuse_expect)``.
+    Pass it to ``app.router.add_post(path, handler, expect_handler=heed_expect)``.
     """
+    if is_met(request.headers.getall("Expect")):
+        return None
     response = problem_response(expectation_failed())
     response.force_close()
     return response

@@ -11,7 +11,7 @@ import asyncio
 from aiohttp import web
 
 from tacit.errors import drop_frames
-from tacit.service.app import COUNT, DEPS, NO_ROUTE, abort_of, read_body, refuse_expect
+from tacit.service.app import COUNT, DEPS, NO_ROUTE, abort_of, heed_expect, read_body
 from tacit.service.base.log import REQUEST, RequestId
 from tacit.service.http.lean import HotRoute, HotRoutes, Reader, Serving
 from tacit.service.http.limits import busy
@@ -33,8 +33,7 @@ def add_hot_route(app: web.Application, route: HotRoute) -> None:
     if HOT not in app:
         app[HOT] = []
     app[HOT].append(route)
-    expecting = {} if route.continues else {"expect_handler": refuse_expect}
-    app.router.add_post(route.path, post, **expecting)
+    app.router.add_post(route.path, post, expect_handler=heed_expect)
 
 
 def serving(app: web.Application) -> Serving | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +30,12 @@ FRAMES = {"max_messages": 8, "max_bytes": 1 << 20, "max_delay": 0.05}
 
 @dataclass
 class Between:
-    """What the relay sends to the gateway, and the answer in its place if there is one."""
+    """What the relay sends to the gateway, and the answer in its place if there is one; ``respelled`` is the media type
+    that a proxy between them gives every answer."""
 
     gateway: Running
     answer: HttpResponse | None = None
+    respelled: str = ""
     sent: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
 
     async def request(
@@ -42,7 +44,8 @@ class Between:
         self.sent.append((url, dict(headers or {}), body))
         if self.answer is not None:
             return self.answer
-        return await self.gateway.network.request(method, url, headers=headers, body=body)
+        found = await self.gateway.network.request(method, url, headers=headers, body=body)
+        return replace(found, headers={**found.headers, "content-type": self.respelled}) if self.respelled else found
 
 
 @dataclass
@@ -97,6 +100,18 @@ async def test_messages_share_an_exchange_and_each_gets_its_own_answer(start: St
     assert headers == {"Content-Type": OHTTP_REQ_FRAME, "Authorization": "Bearer relay-credential"}
     assert sorted(decode_requests(body, max_messages=8, max_message=4096)) == sorted(message for message, _ in made)
     assert relay.app[RELAY].budget.in_flight == relay.gateway.app[GATEWAY].budget.in_flight == 0
+
+
+@pytest.mark.parametrize("spelling", [f"{OHTTP_RES_FRAME}; charset=utf-8", OHTTP_RES_FRAME.upper()])
+async def test_a_frame_of_answers_may_spell_its_media_type_as_the_standard_allows(
+    start: Start,  # noqa: F811
+    tmp_path: Path,
+    spelling: str,
+) -> None:
+    relay = await Framed.start(await start(), tmp_path)
+    relay.between.respelled = spelling
+    (answer,) = await relay.send(relay.message()[0])
+    assert (answer.status, answer.headers["content-type"]) == (200, OHTTP_RES)
 
 
 async def test_the_order_within_a_frame_is_not_that_of_arrival(start: Start, tmp_path: Path) -> None:  # noqa: F811

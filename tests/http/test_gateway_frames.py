@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +159,17 @@ async def test_what_is_no_upload_or_is_alone_leaves_as_it_is(stage: Stage) -> No
     url, headers, body = stage.leader.sent[0]
     assert (url, body) == (f"{TARGET}/tasks/{b64url(TASKS[0])}/reports", b"a")
     assert headers == {"content-type": UPLOAD, "accept": "text/x", "Authorization": "Bearer gateway-credential"}
+
+
+async def test_the_media_type_of_a_frame_of_answers_may_be_spelled_as_the_standard_allows(stage: Stage) -> None:
+    def proxied(url: str, body: bytes) -> HttpResponse:
+        found = kept(url, body)
+        return replace(found, headers={"content-type": found.headers["content-type"].upper() + "; charset=utf-8"})
+
+    stage.leader.answered = proxied
+    answers = await stage.send(stage.upload(b"ab"), stage.upload(b"cd"))
+    assert sorted(one.content for one in answers) == [b"ba", b"dc"]
+    assert [url for url, _, _ in stage.leader.sent] == [FRAMES_URL]
 
 
 @pytest.mark.parametrize("status", [200, 302, 400, 401, 404, 405, 406, 413, 415, 422, 501])

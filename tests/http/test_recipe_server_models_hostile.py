@@ -106,13 +106,14 @@ def head(length: int | None = LENGTH, path: str = PATH, *more: str) -> bytes:
     ("sent", "told"),
     [
         (head(path=OTHER_PATH), (404, "problem:model-unknown")),
+        (head(LENGTH, OTHER_PATH, "Expect: 100-continue"), (404, "problem:model-unknown")),
         (head(LENGTH + 1), (422, "refusal:model-length")),
         (head(1 << 40), (422, "refusal:model-length")),
         (head(MOST_BYTES), (422, "refusal:model-length")),
         (head(None, PATH, "Transfer-Encoding: chunked"), (411, "about:blank")),
         (head(LENGTH, PATH, "Transfer-Encoding: chunked"), (400, "about:blank")),
         (head(LENGTH, PATH, "Content-Encoding: gzip"), (415, "about:blank")),
-        (head(LENGTH, PATH, "Expect: 100-continue"), (417, "about:blank")),
+        (head(LENGTH, PATH, "Expect: 200-maybe"), (417, "about:blank")),
     ],
 )
 async def test_what_no_body_could_change_is_answered_before_it_is_sent(

@@ -186,7 +186,6 @@ async def test_real_connection_to_the_gateway_carries_no_trace_of_the_client(tmp
         ({"headers": {"Content-Type": "application/octet-stream"}}, 415),
         ({"headers": {"Content-Type": "message/ohttp-chunked-req"}}, 415),
         ({"headers": {"Content-Encoding": "gzip"}}, 415),
-        ({"headers": {"Expect": "100-continue"}}, 417),
         ({"headers": {"Expect": "200-maybe"}}, 417),
         ({"body": bytes(262145)}, 413),
     ],

@@ -20,7 +20,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.ports import HttpResponse, Transport, TransportError
-from tacit.service.app import DRIVERS, Deps, add_driver, make_app, read_body, refuse_expect
+from tacit.service.app import DRIVERS, Deps, add_driver, heed_expect, make_app, read_body
 from tacit.service.base.config import Listen
 from tacit.service.http.auth import require_bearer, token_digest
 from tacit.service.run import started
@@ -80,7 +80,7 @@ async def _private(request: web.Request) -> web.Response:
 
 def _app(deps: Deps | None = None) -> web.Application:
     app = make_app("probe", deps or _deps(), max_body=LIMIT)
-    app.router.add_post("/echo", _echo, expect_handler=refuse_expect)
+    app.router.add_post("/echo", _echo, expect_handler=heed_expect)
     app.router.add_get("/fail/{how}", _fail)
     app.router.add_get("/private", _private)
     return app
@@ -229,7 +229,7 @@ async def test_an_expectation_is_refused_before_the_body_is_sent() -> None:
     async with started(_app(), Listen()) as ready:
         port = int(ready.url.rsplit(":", 1)[1])
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+        writer.write(b"POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 200-maybe\r\nContent-Length: 3\r\n\r\n")
         head = await asyncio.wait_for(reader.readuntil(b"\r\n"), 60)
         writer.close()
         await writer.wait_closed()

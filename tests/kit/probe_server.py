@@ -138,7 +138,7 @@ def make_probe(bodies: list[bytes], opened: asyncio.Event) -> web.Application:
     app.router.add_post("/later", later)
     app.router.add_post("/begun", begun)
     add_hot_route(app, HotRoute("/", TYPE, LIMIT, admit))
-    add_hot_route(app, HotRoute("/known/{how}", TYPE, LIMIT, admit_known, continues=True))
+    add_hot_route(app, HotRoute("/known/{how}", TYPE, LIMIT, admit_known))
     return app
 
 

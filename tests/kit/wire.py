@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from infra.lab.kit.network import Exchange, Fault, FaultyTransport, InProcessTransport, Plan
@@ -27,13 +27,15 @@ class Crossing:
 class Wire:
     """Links between parties: each service has one under its name, all members of the group ``crowd`` share one.
 
-    ``urls`` are the services' by name; members of the crowd are seen to come from ``crowd_address``.
+    ``urls`` are the services' by name; members of the crowd are seen to come from ``crowd_address``. ``proxied`` is
+    what a reverse proxy before every service makes of an answer.
     """
 
     def __init__(
         self, network: InProcessTransport, urls: Mapping[str, str], clock: Clock, crowd: str, crowd_address: str
     ) -> None:
         self.crossings: list[Crossing] = []
+        self.proxied: Callable[[HttpResponse], HttpResponse] = lambda answer: answer
         self._urls = urls
         self._clock = clock
         self._crowd = crowd
@@ -103,7 +105,7 @@ class _Tap:
         response: HttpResponse | None = None
         at, callee = self._wire.now(), self._wire.name_of(url)
         try:
-            response = await self._inner.request(method, url, headers=headers, body=body)
+            response = self._wire.proxied(await self._inner.request(method, url, headers=headers, body=body))
         finally:
             self._wire.crossings.append(Crossing(at, self._caller, callee, method, url, headers or {}, body, response))
         return response

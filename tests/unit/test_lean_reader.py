@@ -24,7 +24,7 @@ def _admit(_head: Asking) -> Respond:
     return _answer
 
 
-ROUTES = HotRoutes([HotRoute("/", TYPE, LIMIT, _admit, continues=True)])
+ROUTES = HotRoutes([HotRoute("/", TYPE, LIMIT, _admit)])
 OUTCOMES = ("taken", "refused", "waiting", "passed on")
 
 
@@ -100,6 +100,7 @@ LINES = (
     b"X-Some: some value\r\n",
     b"Expect: 100-continue\r\n",
     b"Connection: Upgrade\r\nUpgrade: h2c\r\n",
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\n",
     b" folded\r\n",
     b"Content-Length : 5\r\n",
     b"Transfer-Encoding: gzip, chunked\r\n",
@@ -120,6 +121,8 @@ def some_request(draw: random.Random) -> bytes:
         body = draw.choice(BODIES)
     if draw.random() < 0.15:
         body += LINES[0]
+    if draw.random() < 0.1:
+        chosen[0] = b"POST http://a HTTP/1.1\r\n"
     data = bytearray(b"".join(chosen) + b"\r\n" + body)
     for _ in range(draw.choice((0, 0, 0, 1, 1, 2, 3))):
         place = draw.randrange(len(data) + 1)

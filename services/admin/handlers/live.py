@@ -13,10 +13,10 @@ from services.admin.api.calls import ADMIN, Call, Reply
 from services.admin.people.people import Permission
 from services.admin.questions.events import Event
 from tacit.errors import Abort
+from tacit.media_types import EVENT_STREAM
 
 BEAT_SECONDS = 15.0
 """How many seconds without an event pass before a comment is sent and the listener's permission is checked again."""
-EVENT_STREAM = "text/event-stream"
 
 
 async def events(call: Call) -> Reply:

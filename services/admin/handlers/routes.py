@@ -55,7 +55,7 @@ from services.admin.people.people import Permission
 from services.admin.questions.fleet import FleetDocument
 from services.admin.questions.series_documents import CensusPage, JobList, SeriesPage
 from tacit.learning.plan import Plan
-from tacit.media_types import OCTET_STREAM
+from tacit.media_types import EVENT_STREAM, OCTET_STREAM
 from tacit.recipe.writing.survey import Survey
 from tacit.service.documents.admin import (
     CheckDocument,
@@ -221,7 +221,7 @@ ROUTES: Final = (
           "The keys that questions depend on (analyst, gateways, issuers, certificates), and when they end.",
           log.keys, _READ, {200: KeysDocument}, problems=(502,), storing=Storing.NOTHING),
     Route("GET", "/v1/events", "event.stream", "All changes from now on, as server-sent events.", live.events, _READ,
-          {200: None}, storing=Storing.NOTHING, media=live.EVENT_STREAM, seen=False),
+          {200: None}, storing=Storing.NOTHING, media=EVENT_STREAM, seen=False),
     Route("GET", "/v1/log", "log.show", "The log's newest checkpoint, verified with every entry.", log.shown, _READ,
           {200: LogDocument}, problems=(502,), storing=Storing.NOTHING),
     Route("GET", "/v1/log/entries", "log.entries", "The log's entries, in order.", log.entries, _READ,

@@ -179,6 +179,8 @@ class ClientConnection(asyncio.Protocol):
             self._finish()
         elif coding is not None and coding.lower() != "chunked":
             self._fail(TransportError("the response has a transfer coding that is not supported"))
+        elif self._headers.get("content-encoding", "identity").lower() != "identity":
+            self._fail(TransportError("the response has a content coding, for which nobody asked"))
         elif length is not None and not (length.isdecimal() and int(length) <= self._most_body):
             self._fail(TransportError("the response is larger than allowed"))
         else:

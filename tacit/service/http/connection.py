@@ -97,6 +97,18 @@ class Connection(Divided):
                 self._admission.depart(self._visit, self._loop.time())
         super().connection_lost(exc)
 
+    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's signature, of which aiohttp returns None
+        """asyncio: the client sends no more. If it only closed its own side, it still gets the answer to what it has
+        asked in full, as the last one; returns whether the connection lasts until then. A stream that has begun ends:
+        most of its readers have left, and who else would notice? TLS cannot be closed on one side."""
+        reading = self._current_request
+        begun = reading is not None and reading.writer.output_size > 0
+        plain = self.transport is not None and self.transport.get_extra_info("sslcontext") is None
+        if not plain or begun or not self.is_due() or not self._is_whole():
+            return False
+        self._close, self._held = True, b""
+        return True
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         """aiohttp's task for the connection has ended, perhaps without an answer that would have ended the turn. What
         waits for its reader may keep the connection open for a while."""

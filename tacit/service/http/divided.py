@@ -12,12 +12,13 @@ from http import HTTPStatus
 from typing import cast
 
 from aiohttp import StreamReader, web
+from aiohttp.http import RawRequestMessage
 from aiohttp.streams import EMPTY_PAYLOAD
 from aiohttp.web_protocol import _ErrInfo
 
 from tacit.errors import Abort
 from tacit.service.base.log import get_logger
-from tacit.service.http.extent import Extent, size_of
+from tacit.service.http.extent import Extent, for_path, size_of
 from tacit.service.http.problems import bad_request, problem_response
 
 
@@ -139,6 +140,8 @@ class Divided(web.RequestHandler):
             return
         try:
             size = size_of(message)
+            if isinstance(message, RawRequestMessage):
+                self._messages[-1] = (for_path(message), body)
         except ValueError as error:
             size, body = 0, EMPTY_PAYLOAD
             self._messages[-1] = (_ErrInfo(400, error, ""), body)

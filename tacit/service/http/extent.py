@@ -7,8 +7,11 @@ Only the end of a chunked body is known to aiohttp alone. Its framing and traile
 from __future__ import annotations
 
 from aiohttp.http import HttpVersion10, HttpVersion11, RawRequestMessage
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
 from tacit.service.http.lean import FRAMING_PER_BODY, MOST_HEAD
+from tacit.service.http.targets import divide_target, is_host
 
 _BLANK = b"\r\n\r\n"
 _OVERLAP = len(_BLANK) - 1
@@ -28,11 +31,26 @@ def size_of(message: object) -> int | None:
     codings = [coding.lower() for coding in message.headers.getall("Transfer-Encoding", ())]
     known = [["chunked"], []] if message.version == HttpVersion11 else [[]]
     size = None if message.chunked else int(message.headers.get("Content-Length", 0))
-    if message.version not in (HttpVersion10, HttpVersion11) or not message.path.startswith(("/", "*")):
-        raise ValueError("no request of HTTP/1.0 or 1.1 for a path")  # what names a host may name one that cannot be
+    if message.version not in (HttpVersion10, HttpVersion11):
+        raise ValueError("no request of HTTP/1.0 or 1.1")
+    hosts = message.headers.getall("Host", ())
+    if not is_host(hosts) and (hosts or message.version == HttpVersion11):
+        raise ValueError("no valid Host, or several")
     if codings not in known or (size or 0) > _MOST_LENGTH or (size != 0 and message.method in _BODILESS):
         raise ValueError("another party could read this request differently")
     return size
+
+
+def for_path(message: RawRequestMessage) -> RawRequestMessage:
+    """``message`` for the path alone, where its target is in absolute form, and with the authority that this names as
+    its Host, whatever it said (RFC 9112, section 3.2.2). Raises ``ValueError`` for what is no target."""
+    path, authority = divide_target(message.path)
+    if authority is None:
+        return message
+    headers = CIMultiDict(message.headers)
+    headers["Host"] = authority
+    url = URL.build(path=path.partition("?")[0], query_string=path.partition("?")[2], encoded=True)
+    return message._replace(path=path, url=url, headers=CIMultiDictProxy(headers))
 
 
 class Extent:

@@ -1,13 +1,14 @@
 """A lean reader of HTTP/1.1 (RFC 9112) for the few resources through which every contribution passes.
 
 A resource that is registered as a ``HotRoute`` costs one parser call, one task and one write per request; aiohttp
-serves everything else. ``Reader`` looks at the request line alone: exactly ``POST``, the path of a hot route and
-``HTTP/1.1``. Any other line, and everything that follows on its connection, is aiohttp's, so that no byte is ever read
-by both.
+serves everything else. ``Reader`` looks at the request line alone: exactly ``POST``, the path of a hot route (alone or
+in absolute form) and ``HTTP/1.1``. Any other line, and everything that follows on its connection, is aiohttp's, so that
+no byte is ever read by both.
 
 The parser is llhttp (through httptools) in its strict mode, which refuses what parsers disagree about: both or two
 lengths, folded fields, bare CR or LF, a space before a colon, NUL. What it leaves to its user is decided here: the
 bounds, that there is one Host, and that "chunked" is the only coding. A refused request is the last of its connection.
+No ``Upgrade`` is ever taken up (RFC 9110, section 7.8: a server may ignore it); proxies send one with any request.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import httptools
 from tacit import media_types
 from tacit.errors import Abort
 from tacit.service.http.problems import Answer, bad_request, status_abort, too_large
+from tacit.service.http.targets import ABSOLUTE, is_host, with_path
 
 MOST_LINE = 512
 """Most bytes of the request line of a hot route."""
@@ -32,8 +34,8 @@ FRAMING_PER_BODY = 8
 """Most bytes of chunk framing for each byte of the body, beyond ``MOST_HEAD``."""
 
 
-_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ (?:/[!-~]*|\*) HTTP/1\.[01]")
-"""Any request line; no target names a host, which Host does."""
+_LINE = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+ (?:/[!-~]*|\*|" + ABSOLUTE.encode() + rb") HTTP/1\.[01]")
+"""Any request line."""
 _BEGUN = re.compile(rb"[ -~]*\r?")
 
 
@@ -67,15 +69,13 @@ Respond = Callable[[bytes], Awaitable[Answer]]
 @dataclass(frozen=True)
 class HotRoute:
     """A resource that takes POST of one media type. ``admit`` is called once the head is read, refuses a request by
-    raising, and returns the function that answers its body. ``limit``: most bytes of a body. ``continues``: whether
-    ``Expect: 100-continue`` gets an interim answer, not 417. A ``{name}`` in ``path`` stands for URL-safe letters;
-    ``explain`` adds to a problem what it says about them."""
+    raising, and returns the function that answers its body. ``limit``: most bytes of a body. A ``{name}`` in
+    ``path`` stands for URL-safe letters; ``explain`` adds to a problem what it says about them."""
 
     path: str
     media_type: str
     limit: int
     admit: Callable[[Asking], Respond] = field(repr=False)
-    continues: bool = False
     explain: Callable[[Abort, Mapping[str, str]], None] = field(default=lambda _abort, _named: None, repr=False)
 
     @property
@@ -152,6 +152,7 @@ class Reader:
         self.headed = self.whole = self.last = self.awaits_leave = False
         self._begun = b""
         self._named: Mapping[str, str] = {}
+        self._authority: str | None = None
         self._fields: dict[bytes, list[str]] = {}
         self._count = 0
         self._body = bytearray()
@@ -176,18 +177,33 @@ class Reader:
         if self.route is None:
             data = (self._begun + data).removeprefix(b"\r\n")
             end = data.find(b"\r\n", 0, MOST_LINE)
-            found = self._routes.find(data[:end]) if end >= 0 else None
+            line, authority = with_path(data[:end]) if end >= 0 else (b"", None)
+            found = self._routes.find(line)
             if found is None:
                 return self._pass_on(data, end)
-            self.route, self._named = found
+            (self.route, self._named), self._authority = found, authority
         self._received += len(data)
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
-            self._break()
+        self._parse(data)
         if not self.whole and self._received > MOST_HEAD + self._size * (1 + FRAMING_PER_BODY):
             self._break()
         return None
+
+    def _parse(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade as pause:  # behind the head; nothing that follows it is another protocol's
+            if self.refusal is None:
+                self._parser = httptools.HttpRequestParser(self)
+                self._parse(self._head_without_upgrade() + data[pause.args[0] :])
+        except httptools.HttpParserError:
+            self._break()
+
+    def _head_without_upgrade(self) -> bytes:
+        """A head that frames the same body, for a parser that is not to stop behind it."""
+        names = (b"host", b"content-length", b"transfer-encoding")
+        lines = [b"%b: %b\r\n" % (name, value.encode()) for name in names for value in self._fields.get(name, ())]
+        ends = any("close" in value.lower() for value in self._fields[b"connection"])
+        return b"".join((b"POST / HTTP/1.1\r\n", *lines, b"Connection: close\r\n" if ends else b"", b"\r\n"))
 
     def _pass_on(self, data: bytes, end: int) -> bytes | None:
         """Return ``data``, unless it begins with no whole request line, or with what cannot be one."""
@@ -226,13 +242,14 @@ class Reader:
             return
         self.headed = True
         fields = self._fields
-        single = len(fields.get(b"host", ())) == 1 and len(fields.get(b"content-type", ())) <= 1
+        single = is_host(fields.get(b"host", ())) and len(fields.get(b"content-type", ())) <= 1
         coding = fields.get(b"transfer-encoding")
-        sound = single and (coding is None or coding[0].lower() == "chunked") and self._count <= MOST_FIELDS
-        if not sound or self._parser.should_upgrade():  # the parser would take the body for another protocol's
+        if not single or (coding is not None and coding[0].lower() != "chunked") or self._count > MOST_FIELDS:
             self._break()
         if self.refusal is not None:
             return
+        if self._authority is not None:
+            fields[b"host"] = [self._authority]
         try:
             self._admit(self.route)
         except Exception as error:  # as with every handler, an error becomes an answer
@@ -241,12 +258,13 @@ class Reader:
     def _admit(self, route: HotRoute) -> None:
         fields = self._fields
         if expected := fields.get(b"expect"):
-            if not route.continues or [one.lower() for one in expected] != ["100-continue"]:
+            if not is_met(expected):
                 self.last = True
                 raise expectation_failed()
             self.awaits_leave = True
         self.respond = route.admit(Head(_Fields(fields), self._named, self._protocol, self.transport))
-        require_media_type(fields.get(b"content-type", []), route.media_type, coded=b"content-encoding" in fields)
+        codings = fields.get(b"content-encoding", [])
+        require_media_type(fields.get(b"content-type", []), route.media_type, codings)
         if b"content-length" in fields and int(fields[b"content-length"][0]) > route.limit:
             raise too_large(route.limit)
 
@@ -263,7 +281,7 @@ class Reader:
 
     def on_message_complete(self) -> None:
         """Parser: the request is whole."""
-        if not self.whole:
+        if not self.whole and not self._parser.should_upgrade():
             self.whole = True
             self.last = self.last or not self._parser.should_keep_alive()
 
@@ -277,16 +295,22 @@ class Serving:
     answer: Callable[[Reader, bool], Awaitable[Answer]] = field(repr=False)
 
 
-def require_media_type(found: Sequence[str], media_type: str, *, coded: bool) -> None:
+def require_media_type(found: Sequence[str], media_type: str, codings: Sequence[str]) -> None:
     """Raise ``Abort`` (415) unless a request whose Content-Type fields are ``found`` has one, which says
-    ``media_type``, and no content coding."""
+    ``media_type``, and its Content-Encoding fields ``codings`` name no coding but ``identity``."""
+    coded = any(coding.lower() != "identity" for coding in codings)
     if len(found) != 1 or coded or not media_types.is_a(found[0], media_type):
         raise status_abort(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body must be {media_type}")
 
 
+def is_met(expected: Sequence[str]) -> bool:
+    """Whether a request whose Expect fields are ``expected`` asks for no more than leave to send its body."""
+    return all(one.lower() == "100-continue" for one in expected)
+
+
 def expectation_failed() -> Abort:
     """The answer (417) to an ``Expect`` that is not met."""
-    return status_abort(HTTPStatus.EXPECTATION_FAILED, "no expectation is supported here")
+    return status_abort(HTTPStatus.EXPECTATION_FAILED, "no expectation but 100-continue is supported")
 
 
 def encode_answer(answer: Answer, date: str, *, last: bool) -> bytes:

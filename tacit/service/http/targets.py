@@ -1,0 +1,44 @@
+"""What the request line of a listener may name (RFC 9112, section 3.2): a path, or the same in absolute form, whose
+authority then stands for the Host field."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+AUTHORITY = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]+)(?::[0-9]*)?"
+"""A host with or without a port; no user information, which RFC 9110 section 4.2.4 takes for an error."""
+_HOST = re.compile(rf"(?:{AUTHORITY})?")
+ABSOLUTE = rf"(?i:https?)://({AUTHORITY})((?:/[!\"$->@-~]*)?(?:\?[!\"$-~]*)?)"
+"""The absolute form of a path, with its query: its authority, and the rest."""
+_LINE = re.compile(rb"POST (\S+) HTTP/1\.1")
+
+
+def divide_target(target: str) -> tuple[str, str | None]:
+    """The path (with its query) that a request target names, and the authority where it is in absolute form. Raises
+    ``ValueError`` for any other target."""
+    if target.startswith("/") or target == "*":
+        return target, None
+    found = re.fullmatch(ABSOLUTE, target)
+    if found is None:
+        raise ValueError("the request target is neither a path nor the URL of one")
+    path = found[2]
+    return path if path.startswith("/") else f"/{path}", found[1]
+
+
+def with_path(line: bytes) -> tuple[bytes, str | None]:
+    """A request line of POST with its target's path alone, and the authority that its target names; any other line as
+    it is."""
+    found = None if line.startswith(b"POST /") else _LINE.fullmatch(line)
+    if found is None:
+        return line, None
+    try:
+        path, authority = divide_target(found[1].decode("ascii"))
+    except ValueError:
+        return line, None
+    return b"POST %b HTTP/1.1" % path.encode(), authority
+
+
+def is_host(values: Sequence[str]) -> bool:
+    """Whether these are the values of one Host field that is valid (RFC 9112, section 3.2; it may be empty)."""
+    return len(values) == 1 and _HOST.fullmatch(values[0]) is not None
