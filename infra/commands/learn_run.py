@@ -13,6 +13,7 @@ import typer
 from infra.authoring.recipe_options import AnalystKey
 from infra.stacks.command_options import AsJson, StateDir, checked_name, layout_of, policy_of, read_file
 from infra.views.terminal import answers, notes, print_json
+from tacit.adapters.disk.files import is_readable
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.extras import require_extra
@@ -110,7 +111,7 @@ def show(
     Example: tacit learn show digits
     """
     path = Path(checked_name(name))
-    if not path.is_file():
+    if not is_readable(path):
         if test or model or plot or initial:
             raise UsageError("models follow from the plan; give its file in place of the run's name")
         series, rows = asyncio.run(_logged(layout_of(state_dir), name))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import shlex
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +14,13 @@ from pathlib import Path
 import pytest
 from scipy.stats import binom
 
-from infra.lab.commands.demo import say_proposed
+from infra.lab.commands.demo import _say_cells, say_proposed
 from infra.lab.demo.dataset import RANDHIE, load_csv, load_randhie
 from infra.lab.demo.run import rate_of
 from infra.views.terminal import notes
 from tacit.errors import UsageError
 from tacit.recipe.writing.sampling_plan import SamplingPlan
+from tests.conftest import ROOT
 
 ROWS = 200
 Make = Callable[[str], Path]
@@ -88,11 +93,58 @@ def test_fractions_get_edges_between_which_they_spread(csv_file: Make) -> None:
     assert edges(["1e-12", "2e-12"] * ROWS) == (0, "0.000000002")
 
 
-def test_a_value_below_a_fractional_first_edge_is_told(csv_file: Make) -> None:
+def test_values_below_the_first_edge_are_taken_as_devices_take_them_and_told(
+    csv_file: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = csv_file(column(["0.3", "0.25"] * ROWS))
-    assert load_csv(path, "value", edges=["0.25", "0.3"], categories=None, devices=None).question.edges
-    with pytest.raises(UsageError, match=r"0\.25 lies below the first edge 0\.3"):
-        load_csv(path, "value", edges=["0.3", "0.4"], categories=None, devices=None)
+    assert load_csv(path, "value", edges=["0.25", "0.3"], categories=None, devices=None).below == 0
+    data = load_csv(path, "value", edges=["0.3", "0.4"], categories=None, devices=None)
+    assert (data.below, len(data.values)) == (ROWS, 2 * ROWS)
+    _say_cells(data, notes())
+    assert "200 numbers lie below the first edge 0.3, and count in the first bucket" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["NA", "n/a", "-", "NaN", "NULL", "None", "--", "\u2013", "#N/A", "."])
+def test_what_usually_stands_for_no_value_is_none_among_numbers_and_offered_among_texts(
+    csv_file: Make, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    for edges in (None, [1, 2]):
+        path = csv_file(column(["1", "2", text] * ROWS))
+        data = load_csv(path, "value", edges=edges, categories=None, devices=None)
+        assert (data.question.edges, data.missing, set(data.values)) == ((1, 2), ROWS, {"1", "2", ""})
+        _say_cells(data, notes())
+        assert capsys.readouterr().err == f"{text} in the file stands for no value\n"
+    path = csv_file(column(["red", "blue", text] * ROWS))
+    data = load_csv(path, "value", edges=None, categories=None, devices=None)
+    assert (set(data.question.categories or ()), data.missing) == ({"red", "blue", text}, 0)
+    _say_cells(data, notes())
+    assert f"--no-value {shlex.quote(text)}" in capsys.readouterr().err
+    data = load_csv(path, "value", edges=None, categories=None, devices=None, no_value=[text])
+    assert (data.question.categories, data.missing) == (("blue", "red"), ROWS)
+
+
+def test_another_text_among_numbers_is_a_mistake_for_which_no_value_is_offered(csv_file: Make) -> None:
+    path = csv_file(column(["1", "2", "unknown"] * ROWS))
+    with pytest.raises(UsageError, match=r"'unknown' is not a number; leave the cell empty .* --no-value unknown"):
+        load_csv(path, "value", edges=[1, 2], categories=None, devices=None)
+    assert load_csv(path, "value", edges=[1, 2], categories=None, devices=None, no_value=["unknown"]).missing == ROWS
+
+
+def test_a_pipe_is_a_file_like_others(tmp_path: Path) -> None:
+    text = "\ufeff" + column([str(n % 4) for n in range(30_000)])
+    program = (
+        "import sys; from pathlib import Path; from infra.lab.demo.dataset import load_csv; "
+        "print(len(load_csv(Path(sys.argv[1]), 'value', edges=[0, 1, 2, 3], categories=None, devices=None).values))"
+    )
+    (tmp_path / "input.csv").write_text(text, encoding="utf-8")
+    script = (
+        'cat input.csv | "$0" -c "$1" /dev/stdin; "$0" -c "$1" /dev/stdin < input.csv; "$0" -c "$1" <(cat input.csv)'
+    )
+    done = subprocess.run(
+        ["/bin/bash", "-c", script, sys.executable, program], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.stdout.split(), done.stderr) == (["30000"] * 3, "")
 
 
 def test_a_constant_numeric_column_still_gets_two_buckets(csv_file: Make) -> None:
@@ -110,7 +162,7 @@ def test_a_constant_numeric_column_still_gets_two_buckets(csv_file: Make) -> Non
         ("id,value,value\n" + "1,2,3\n" * ROWS, ["line 1", "more than once"]),
         (column(["1"] * ROWS) + "7\n", ["line 202", "1 cells where the header has 2"]),
         (column(["1"] * ROWS + ["many"]), ["line 202", "column value", "not a number"]),
-        (column(["1"] * ROWS + ["nan"]), ["line 202", "column value", "not a number"]),
+        (column(["NA"] * ROWS), ["column value", "every cell is empty"]),
         (column(["1"] * ROWS + ["2024-01-31"]), ["line 202", "'2024-01-31' is a date", "days since"]),
         (column(["1"] * ROWS + ['"1,5"']), ["line 202", "'1,5' is not a number", "1234.5"]),
         (column(["1"] * ROWS + [".5"]), ["line 202", "'.5' is not a number"]),
@@ -158,10 +210,8 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         load_csv(tmp_path / "absent.csv", "value", edges=None, categories=None, devices=None)
 
 
-def test_values_outside_the_given_buckets_or_categories_are_refused(csv_file: Make) -> None:
-    with pytest.raises(UsageError, match=r"line 2, column value: .* below the first edge 1"):
-        load_csv(csv_file(column(["0"] * ROWS)), "value", edges=[1, 2], categories=None, devices=None)
-    with pytest.raises(UsageError, match=r"none of the categories; add it to --categories"):
+def test_texts_outside_the_given_categories_are_refused(csv_file: Make) -> None:
+    with pytest.raises(UsageError, match=r"none of the categories; add it to --categories, or say --no-value b if"):
         load_csv(csv_file(column(["a", "b"] * 100)), "value", edges=None, categories=["a", "c"], devices=None)
 
 

@@ -54,7 +54,7 @@ def test_a_column_whose_name_no_event_may_have_is_called_a_visit(tmp_path: Path)
         ("many", "'many' is no whole number from 0 on"),
         ("1e3", "'1e3' is no whole number from 0 on"),
         ("٣", "is no whole number from 0 on"),
-        ("nan", "'nan' is no whole number from 0 on"),
+        ("nine", "'nine' is no whole number from 0 on"),
         ("9" * 30, "is no whole number from 0 on"),
         (str(MOST_PER_STEP * STEPS + 1), f"65 events are more than 64, {MOST_PER_STEP} a step; ask for more --steps"),
     ],

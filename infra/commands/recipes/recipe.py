@@ -41,6 +41,7 @@ from infra.stacks.command_options import (
 )
 from infra.stacks.layout import Layout
 from infra.views.terminal import answers, plain_table, print_json, span, styled
+from tacit.adapters.disk.files import is_readable
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
@@ -264,7 +265,7 @@ def show(
     from tacit.operations.outlook import rounding_of
 
     path = Path(checked_name(recipe))
-    if path.is_file():
+    if is_readable(path):
         found, document = read_recipe(read_file(path), str(path)), {"state": "file"}
     else:
         document, found = asyncio.run(_logged(server_of(state_dir, server), transport_of(state_dir, server), recipe))

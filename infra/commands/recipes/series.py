@@ -23,6 +23,7 @@ from infra.stacks.command_options import (
     write_file,
 )
 from infra.views.terminal import answers, json_text, notes, print_json, span
+from tacit.adapters.disk.files import is_readable
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, UsageError
 
@@ -270,7 +271,7 @@ def show(
     from infra.views.series_view import series_document, show_series
 
     path = Path(checked_name(series))
-    if path.is_file():
+    if is_readable(path):
         found, state = read_series(read_file(path), str(path)), "a file; not published"
     else:
         logged = asyncio.run(_logged(series, state_dir))

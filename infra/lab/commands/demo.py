@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+import shlex
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -39,6 +40,7 @@ GOES_WITH = {
     **dict.fromkeys(("variant", "domain"), (SHUFFLED,)),
     "engine": (LOCAL,),
     "through": (MAIN,),
+    "no-value": (MAIN, SHUFFLED, HITTERS, LOCAL),
 }
 """What each flag says something about."""
 AS_CATEGORY = "category"
@@ -96,6 +98,10 @@ Through = Annotated[
 ]
 Steps = Annotated[int | None, typer.Option(help="With the same models: steps of the watched period, 1 to 500.")]
 Missing = Annotated[str, typer.Option(help="Devices without a value: a category, or ignore, which biases the others.")]
+NoValue = Annotated[
+    str | None,
+    typer.Option("--no-value", help="Texts in the file that mean that there is no value: NA,-,unknown"),
+]
 Devices = Annotated[int | None, typer.Option(min=1, help=DEVICES_HELP)]
 
 Engine = Annotated[
@@ -124,6 +130,7 @@ def demo(
     domain: Domain = None,
     through: Through = "gateway",
     missing: Missing = AS_CATEGORY,
+    no_value: NoValue = None,
     out: Annotated[Path, typer.Option(help="Folder for the picture and the report.")] = Path("demo-out"),
     json_output: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
@@ -136,21 +143,24 @@ def demo(
     asked = _asked(model, heavy_hitters=heavy_hitters, learn=learn)
     given = {"buckets": buckets, "categories": categories, "statistic": statistic, "steps": steps, "epsilon": epsilon}
     given |= {"top": top, "engine": engine, "variant": variant, "domain": domain, "rounds": rounds}
+    given |= {"no-value": no_value}
     given |= {"missing": _unless(missing, AS_CATEGORY), "through": _unless(through, "gateway")}
     _check_flags(asked, given)
+    nothing = () if no_value is None else tuple(one.strip() for one in no_value.split(","))
     if asked == LEARN:
         return train(input_file, column, devices, rounds, epsilon, out, json_output=json_output)
     if asked == HITTERS:
-        return search(input_file, column, devices, epsilon, top, out, json_output=json_output)
+        return search(input_file, column, devices, epsilon, top, out, nothing, json_output=json_output)
     if asked == LOCAL:
-        return local(input_file, column, devices, epsilon, top, engine, out, json_output=json_output)
+        return local(input_file, column, devices, epsilon, top, engine, out, nothing, json_output=json_output)
     if asked == SHUFFLED:
-        made = _shuffled_data(input_file, column, buckets, categories, devices, domain)
+        made = _shuffled_data(input_file, column, buckets, categories, devices, domain, nothing)
+        _say_cells(made, notes())
         return shuffled(_with_missing(made, missing), variant, out, json_output=json_output)
     if asked in WATCHED:
         watching = watching_of(asked, statistic, steps)
         return watched(watching, visits_of(watching, input_file, column, devices), out, json_output=json_output)
-    made = _with_missing(_dataset(input_file, column, buckets, categories, devices), missing)
+    made = _with_missing(_dataset(input_file, column, buckets, categories, devices, nothing), missing)
     return _demo(made, through, out, json_output)
 
 
@@ -192,12 +202,18 @@ def _say_of(dataset: Dataset, progress: Console) -> None:
         say_proposed(dataset, progress)
     if dataset.missing:
         _say_missing(dataset, progress)
+    _say_cells(dataset, progress)
     if len(dataset.values) > MOST_AGENTS:
         _say_crowd(len(dataset.values), progress)
 
 
 def _dataset(
-    input_file: Path | None, column: str | None, buckets: str | None, categories: str | None, devices: int | None
+    input_file: Path | None,
+    column: str | None,
+    buckets: str | None,
+    categories: str | None,
+    devices: int | None,
+    no_value: Collection[str],
 ) -> Dataset:
     from infra.lab.demo.dataset import load_csv, load_randhie
 
@@ -215,6 +231,7 @@ def _dataset(
         edges=None if buckets is None else _edges(buckets),
         categories=None if categories is None else _categories(categories),
         devices=devices,
+        no_value=no_value,
     )
 
 
@@ -225,11 +242,13 @@ def _shuffled_data(
     categories: str | None,
     devices: int | None,
     domain: int | None,
+    no_value: Collection[str],
 ) -> Dataset:
     from infra.lab.commands.demo_shuffled import DEFAULT_DEVICES as FEW
 
     if domain is None:
-        return _dataset(input_file, column, buckets, categories, FEW if input_file is None and not devices else devices)
+        few = FEW if input_file is None and not devices else devices
+        return _dataset(input_file, column, buckets, categories, few, no_value)
     if input_file is not None or buckets or categories:
         raise typer.BadParameter("--domain makes answers up; leave out --input, --buckets and --categories")
     return of_domain(domain, devices)
@@ -294,12 +313,28 @@ def _say_crowd(devices: int, progress: Console) -> None:
     )
 
 
+def _say_cells(dataset: Dataset, progress: Console) -> None:
+    """Print how cells are counted that may not mean what they say, as devices count them."""
+    texts = ",".join(dataset.silent)
+    words = []
+    if dataset.question.edges is not None and texts:
+        words.append(f"{texts} in the file stands for no value")
+    elif texts:
+        flag = f"--no-value {shlex.quote(texts)}"
+        words.append(f"{texts} in the file is asked as an answer; if it means that there is none: {flag}")
+    if dataset.below and dataset.question.edges is not None:
+        first = dataset.question.edges[0]
+        words.append(f"{dataset.below:,} numbers lie below the first edge {first}, and count in the first bucket")
+    for one in words:
+        progress.print(one, highlight=False, style="yellow", soft_wrap=True)
+
+
 def _say_missing(dataset: Dataset, progress: Console) -> None:
     from tacit.recipe.writing.survey import NO_VALUE
 
     counted = f"counted as {NO_VALUE!r}" if dataset.question.missing == AS_CATEGORY else "spread over the answers"
     progress.print(
-        f"{dataset.missing:,} of {len(dataset.values):,} cells are empty: these devices take part, {counted}",
+        f"{dataset.missing:,} of {len(dataset.values):,} cells hold no value: these devices take part, {counted}",
         highlight=False,
         style="yellow",
         soft_wrap=True,

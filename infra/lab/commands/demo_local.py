@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -29,6 +30,7 @@ def local(
     top: int | None,
     engine: str | None,
     out: Path,
+    no_value: Collection[str] = (),
     *,
     json_output: bool,
 ) -> None:
@@ -42,7 +44,7 @@ def local(
     wanted = epsilon_of(epsilon, DEFAULT_EPSILON[chosen], MOST_EPSILON)
     if input_file is None and column is not None:
         raise typer.BadParameter("--column goes with --input")
-    texts = load_wordfreq(devices) if input_file is None else load_texts(input_file, column, devices)
+    texts = load_wordfreq(devices) if input_file is None else load_texts(input_file, column, devices, no_value)
     if chosen != TREE:
         texts = _of_their_length(texts)
     played(

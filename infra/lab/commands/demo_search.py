@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ def heavy_hitters(
     epsilon: str | None,
     top: int | None,
     out: Path,
+    no_value: Collection[str] = (),
     *,
     json_output: bool,
 ) -> None:
@@ -46,7 +48,7 @@ def heavy_hitters(
         drawn = load_wordfreq(DEFAULT_DEVICES if devices is None else devices)
         texts = replace(drawn, encoder={**drawn.encoder, "length": WORD_LENGTH})
     else:
-        texts = in_few_bits(load_texts(input_file, column, devices))
+        texts = in_few_bits(load_texts(input_file, column, devices, no_value))
     words = (
         f"{len(texts.values):,} devices, at most about {MOST_CONTRIBUTIONS:,} of which take part, each in one round: "
         f"{AGENTS_OF_A_CROWD} run as agents of their own, the others in batches, as in tacit fleet"

@@ -10,14 +10,15 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
-from infra.lab.devices.columns import read_column
+from infra.lab.devices.columns import read_column, says_nothing
 from tacit.errors import DecodeError, UsageError
 from tacit.recipe import model
 from tacit.recipe.encoder import BucketEncoder
@@ -77,6 +78,11 @@ class Dataset:
     source: str
     question: Question
     values: tuple[str, ...]
+    silent: tuple[str, ...] = ()
+    """The different texts in the file that usually stand for no value: of numbers they do, of texts they are asked
+    for."""
+    below: int = 0
+    """How many numbers lie below the first edge; devices count them in the first bucket."""
 
     @property
     def missing(self) -> int:
@@ -96,6 +102,11 @@ class _Column:
         """The cells with a value in them."""
         return [cell for cell in self.cells if cell[1].strip()]
 
+    @property
+    def said(self) -> list[tuple[int, str]]:
+        """Those with more than what usually stands for no value."""
+        return [cell for cell in self.filled if not says_nothing(cell[1])]
+
     def wrong(self, line: int, what: str, mend: str) -> UsageError:
         return UsageError(f"{self.path}: line {line}, column {self.name}: {what}; {mend}")
 
@@ -114,9 +125,11 @@ def load_csv(
     edges: Sequence[int | str] | None,
     categories: Sequence[str] | None,
     devices: int | None,
+    no_value: Collection[str] = (),
 ) -> Dataset:
-    """Read ``column`` of ``path``, no more rows of it than there are to be ``devices``, and settle the question. Raises
-    ``UsageError`` with the first thing wrong."""
+    """Read ``column`` of ``path``, no more rows of it than there are to be ``devices``, and settle the question. A cell
+    with a text of ``no_value`` holds none, nor does one of numbers with what usually stands for none: to devices it is
+    no number. Raises ``UsageError`` with the first thing wrong."""
     if devices is not None and devices > MAX_DEVICES:
         raise UsageError(_too_many(path, column, f"{devices:,} devices are asked for"))
     cells = list(itertools.islice(read_column(path, column), MAX_DEVICES + 1 if devices is None else devices))
@@ -127,8 +140,9 @@ def load_csv(
             f"{path}: {len(cells)} rows below the header, column {column}; "
             f"the demo needs at least {MIN_DEVICES} rows (one row is one device)"
         )
-    taken = _Column(path, column, _take(cells, devices, str(path)))
-    if not taken.filled:
+    rows = [(line, "" if text.strip() in no_value else text) for line, text in _take(cells, devices, str(path))]
+    taken = _Column(path, column, rows)
+    if not taken.said:
         raise UsageError(f"{path}: column {column}: every cell is empty; pick another column")
     if edges is not None:
         question = Question(f"How is {column} distributed?", column, edges=tuple(edges))
@@ -138,7 +152,14 @@ def load_csv(
         question = _propose(taken)
     _check_form(taken, question)
     _check_cells(taken, question)
-    return Dataset(str(path), question, tuple(text for _, text in taken.cells))
+    is_number = question.edges is not None
+    found = Counter(text.strip() for _, text in taken.filled if says_nothing(text))
+    values = tuple("" if is_number and says_nothing(text) else text for _, text in taken.cells)
+    below = 0
+    if question.edges is not None:
+        first = float(exact(question.edges[0]))
+        below = sum(value < first for _, text in taken.said if (value := _number(text)) is not None)
+    return Dataset(str(path), question, values, tuple(found), below)
 
 
 def _check_form(column: _Column, question: Question) -> None:
@@ -185,14 +206,18 @@ def _no_number(text: str) -> tuple[str, str]:
         )
     if _GROUPED.fullmatch(bare):
         return f"{shown} is not a number as devices read it", "write it like 1234.5, with nothing between the thousands"
-    return f"{shown} is not a number", "leave the cell empty where there is no value, or use --categories for text"
+    return (
+        f"{shown} is not a number",
+        f"leave the cell empty where there is no value, say --no-value {shlex.quote(bare[:20])} if this means none, or "
+        "use --categories for text",
+    )
 
 
 def _propose(column: _Column) -> Question:
     """Edges for a numeric column, the distinct values for any other."""
-    numbers = [value for _, text in column.filled if (value := _number(text)) is not None]
+    numbers = [value for _, text in column.said if (value := _number(text)) is not None]
     text = f"How is {column.name} distributed?"
-    if len(numbers) >= NUMERIC_SHARE * len(column.filled):
+    if len(numbers) >= NUMERIC_SHARE * len(column.said):
         return Question(text, column.name, edges=_propose_edges(numbers), proposed=True)
     counts = Counter(cell for _, cell in column.filled)
     if len(counts) > MAX_CATEGORIES:
@@ -237,14 +262,10 @@ def _tenth(places: int) -> Fraction:
 
 
 def _check_cells(column: _Column, question: Question) -> None:
-    for line, text in column.filled:
+    for line, text in column.filled if question.edges is None else column.said:
         if question.edges is not None:
-            value = _number(text)
-            if value is None:
+            if _number(text) is None:
                 raise column.wrong(line, *_no_number(text))
-            if value < float(exact(question.edges[0])):
-                raise column.wrong(
-                    line, f"{text[:20]} lies below the first edge {question.edges[0]}", "lower the first edge"
-                )
         elif question.categories is not None and text not in question.categories:
-            raise column.wrong(line, f"{text[:20]!r} is none of the categories", "add it to --categories")
+            mend = f"add it to --categories, or say --no-value {shlex.quote(text.strip()[:20])} if it means none"
+            raise column.wrong(line, f"{text[:20]!r} is none of the categories", mend)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.lab.devices.columns import read_column
+from infra.lab.devices.columns import read_column, says_nothing
 from tacit.errors import UsageError
 from tacit.methods.base.draws import uniform_below
 from tacit.ports import Entropy
@@ -69,7 +69,7 @@ def load_visits(path: Path, column: str, steps: int, devices: int | None) -> Vis
         str(path),
         column if re.fullmatch(EVENT_PATTERN, column) else EVENT,
         counts,
-        sum(not text.strip() for _, text in rows),
+        sum(says_nothing(text) for _, text in rows),
     )
 
 
@@ -87,7 +87,7 @@ def capped(counts: Sequence[int], most: int) -> list[int]:
 
 
 def _count(where: str, text: str, most: int) -> int:
-    if not text:
+    if says_nothing(text):
         return 0
     whole = _WHOLE.fullmatch(text)
     if whole is None:

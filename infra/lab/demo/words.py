@@ -7,15 +7,17 @@ of a file, or a column of a CSV file. Whatever is wrong with a file is one ``Usa
 from __future__ import annotations
 
 import importlib.util
+import io
 import itertools
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from infra.lab.devices.columns import read_column
+from tacit.adapters.disk.files import open_file
 from tacit.errors import UsageError
 
 MIN_DEVICES, DEFAULT_DEVICES, MAX_DEVICES = 1_000, 20_000, 100_000
@@ -50,11 +52,12 @@ def load_wordfreq(devices: int | None) -> Texts:
     return Texts(WORDFREQ, "word", encoder, tuple(drawn))
 
 
-def load_texts(path: Path, column: str | None, devices: int | None) -> Texts:
+def load_texts(path: Path, column: str | None, devices: int | None, no_value: Collection[str] = ()) -> Texts:
     """The lines of ``path``, or with ``column`` the cells of that column, no more of them than there are to be
-    ``devices``. Raises ``UsageError``."""
+    ``devices``; a text of ``no_value`` is none. Raises ``UsageError``."""
     cells = _lines(path) if column is None else (cell for _, cell in read_column(path, column))
-    values = tuple(itertools.islice(cells, MAX_DEVICES if devices is None else devices))
+    taken = itertools.islice(cells, MAX_DEVICES if devices is None else devices)
+    values = tuple("" if cell.strip() in no_value else cell for cell in taken)
     if devices is not None and len(values) < devices:
         raise UsageError(f"{path}: has {len(values)} rows, --devices asks for {devices}; ask for fewer")
     _checked(len(values), str(path))
@@ -70,11 +73,11 @@ def _checked(devices: int, source: str) -> int:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    try:
-        with path.open(encoding="utf-8") as file:
-            for line in file:
-                yield line.rstrip("\r\n")
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: is not UTF-8; convert it first") from error
+    with open_file(path) as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="\n") as text:
+        try:
+            for line in text:
+                yield line.removesuffix("\n").removesuffix("\r")
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{path}: is not UTF-8; convert it first") from error

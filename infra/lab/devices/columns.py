@@ -3,27 +3,47 @@
 from __future__ import annotations
 
 import codecs
+import io
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TextIO
+from typing import BinaryIO, Final, TextIO
 
 from client_agent.data.csv_rows import SEPARATORS, MalformedCsvError, table_of
+from tacit.adapters.disk.files import open_seekable
 from tacit.errors import UsageError
 
 MAX_COLUMNS = 1000
 CHUNK = 1 << 16
+NO_VALUE: Final = frozenset(
+    ("", "na", "n/a", "n.a.", "#n/a", "nan", "null", "none", "nil", "missing", "-", "--", "\u2013", "\u2014", ".", "?")
+)
+"""What stands in tables where there is no value, in lower case."""
 
 
 def read_column(path: Path, column: str) -> Iterator[tuple[int, str]]:
     """Yield (line where the row begins, cell) for each data row. Raises ``UsageError`` if the file is not a clean
     table."""
+    with _opened(path) as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
+        try:
+            yield from _cells(path, text, column)
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be read ({error.strerror}); check the file") from error
+        except UnicodeDecodeError as error:
+            line = _line_of_other_text(file)
+            raise UsageError(f"{path}: line {line}: not UTF-8 text; save the file as UTF-8") from error
+
+
+def says_nothing(cell: str) -> bool:
+    """Whether a cell is empty, or what programs and people write into one where there is no value."""
+    return cell.strip().casefold() in NO_VALUE
+
+
+def _opened(path: Path) -> BinaryIO:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            yield from _cells(path, file, column)
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}); check --input") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path}: line {_line_of_other_text(path)}: not UTF-8 text; save the file as UTF-8") from error
+        return open_seekable(path)
+    except UsageError as error:
+        why = str(error).removeprefix(f"{path}: ")
+        raise UsageError(f"{path}: cannot be read ({why}); name a file, /dev/stdin or <(COMMAND)") from error
 
 
 def _cells(path: Path, file: TextIO, column: str) -> Iterator[tuple[int, str]]:
@@ -53,14 +73,14 @@ def _cells(path: Path, file: TextIO, column: str) -> Iterator[tuple[int, str]]:
         ) from error
 
 
-def _line_of_other_text(path: Path) -> int:
+def _line_of_other_text(file: BinaryIO) -> int:
     """Return the number of the file's first line that is not UTF-8."""
     decoder, line = codecs.getincrementaldecoder("utf-8")(), 1
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            try:
-                decoder.decode(chunk)
-            except UnicodeDecodeError as error:
-                return line + error.object.count(b"\n", 0, error.start)
-            line += chunk.count(b"\n")
+    file.seek(0)
+    while chunk := file.read(CHUNK):
+        try:
+            decoder.decode(chunk)
+        except UnicodeDecodeError as error:
+            return line + error.object.count(b"\n", 0, error.start)
+        line += chunk.count(b"\n")
     return line
