@@ -55,6 +55,7 @@ KEY_SET_MARGIN = 8
 look at the log at least that often all change keys at one moment."""
 _RESERVED = frozenset({LeafType.OPT_IN, LeafType.CENSUS_SHARE})
 """The leaf types whose room is already taken by their recipe."""
+_OF_ANALYSTS = frozenset({LeafType.RECIPE, LeafType.SERIES})
 _CHEAP_FIRST = ("analyst-unknown", "recipe-signature")
 
 
@@ -71,11 +72,13 @@ class Admission:
         """How to register ``leaf``, if it may enter the log at ``now`` (POSIX seconds). Raises ``Refusal``."""
         register = await self._admitted(leaf, tx, now)
         if leaf.type not in _RESERVED:
-            left = await tx.room.left(now, self.ended_seconds, self.policy.census_max_age_seconds)
-            wanted = _room_of(leaf)
-            if wanted > left:
-                detail = f"what every device fetches has room for {max(0, left)} more bytes; this leaf takes {wanted}"
-                raise Refusal("log-room", detail)
+            taken, wanted = await tx.room.taken(now, self.ended_seconds, self.policy), _room_of(leaf)
+            if leaf.type in _OF_ANALYSTS:
+                taken.require_share(wanted, leaf.signer, self.policy)
+            elif leaf.type is LeafType.VOID:
+                taken.require_voids(wanted)
+            else:
+                taken.require_keys(wanted)
         return register
 
     async def _admitted(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
@@ -136,13 +139,16 @@ class Admission:
 
     async def _check_room(self, recipe: Recipe, tx: RecipeTx, now: float) -> None:
         """Check that all censuses that count stay small together: every device fetches them. Raises ``Refusal``."""
-        taken = await tx.census_cells(ending_after=int(now) - self.policy.census_max_age_seconds)
-        left = MAX_CENSUS_CELLS - taken
+        cells = await tx.census_cells(ending_after=int(now) - self.policy.census_max_age_seconds)
+        analyst = recipe.parties.analyst.operator
+        share, own = self.policy.share(analyst, MAX_CENSUS_CELLS), cells.get(analyst, 0)
+        left = min(share - own, MAX_CENSUS_CELLS - sum(cells.values()))
         if recipe.randomizer.categories > left:
             raise Refusal(
                 "census-room",
-                f"the censuses that count have {taken} conjunctions together; "
-                f"one of at most {left} still fits, this one has {recipe.randomizer.categories}",
+                f"the censuses of {analyst} that count have {own} of the {share} conjunctions that they may have, all "
+                f"censuses {sum(cells.values())} of {MAX_CENSUS_CELLS}; "
+                f"one of at most {max(0, left)} still fits, this one has {recipe.randomizer.categories}",
             )
 
     async def _series(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:

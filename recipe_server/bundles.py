@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from recipe_server.live import live_entries, live_key_sets
 from recipe_server.store import RecipeStore, RecipeTx
 from tacit.ports import Clock
+from tacit.recipe.policy import Policy
 from tacit.tlog.merkle import NodeReader
 from tacit.tlog.pages import Hashes, Head, KeySets, encode_pages
 
@@ -52,13 +53,13 @@ class _PageSet:
 class Answers:
     """The answers to readers, from one store."""
 
-    def __init__(self, store: RecipeStore, shown: Shown, clock: Clock, ended: int, census: int) -> None:
-        """``ended``: seconds for which an ended recipe stays live; ``census``: seconds for which a census counts."""
+    def __init__(self, store: RecipeStore, shown: Shown, clock: Clock, ended: int, policy: Policy) -> None:
+        """``ended``: seconds for which an ended recipe stays live; ``policy``: the operator's."""
         self._store = store
         self._shown = shown
         self._clock = clock
         self._ended_seconds = ended
-        self._census_seconds = census
+        self._policy = policy
         self._sets: list[_PageSet] = []
         self._hashes: OrderedDict[tuple[int, int], bytes] = OrderedDict()
         self._making = asyncio.Lock()
@@ -80,7 +81,7 @@ class Answers:
         now = self._clock.now()
         async with self._store.read() as tx:
             size, note = await self._shown(tx)
-            live = await live_entries(tx, size, now, self._ended_seconds, self._census_seconds)
+            live = await live_entries(tx, size, now, self._ended_seconds, self._policy)
         pages = await asyncio.to_thread(encode_pages, live.entries)
         rests = now + REST_SECONDS * max(0, len(live.entries) - SMALL)
         digests = {hashlib.sha256(page).digest(): page for page in pages}

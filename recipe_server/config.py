@@ -39,7 +39,7 @@ class RecipeServerConfig(ServiceConfig):
     ended_seconds: Annotated[int, Field(ge=0)] = 3600
     """Seconds for which ended recipes stay in the bundle, and, while there is room, the model files that they name."""
     model_bytes: Annotated[int, Field(ge=1)] = 256 << 20
-    """Most bytes of all stored model files together, of which each analyst that ``policy`` names has an even share; the
+    """Most bytes of all stored model files together, of which each analyst that ``policy`` names has its share; the
     largest has 4 MiB."""
     max_age: Annotated[int, Field(ge=0)] = 5
     """Seconds for which checkpoints and bundles may be cached."""

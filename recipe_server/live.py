@@ -1,9 +1,9 @@
 """Which entries are live: what a device or an aggregator needs of the log now, and until when that answer is valid.
 
 The live entries are: recipes that have not ended, or ended less than a grace ago, with their opt-ins; series, for as
-long as a round may be live; the directories of the current and the next epoch, and of the live recipes' epochs; void
-leaves, for the same grace after their publication; gateways' key sets that may be used now or later; and censuses with
-their published shares, for as long as they count.
+long as a round may be live (of an analyst that the policy no longer names no further ones come); the directories of the
+current and the next epoch, and of the live recipes' epochs; void leaves, for the same grace after their publication;
+gateways' key sets that may be used now or later; and censuses with their published shares, for as long as they count.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from recipe_server.admission import stored_recipe
 from recipe_server.store import RecipeTx
+from tacit.recipe.policy import Policy
 from tacit.tlog.merkle import NodeReader, prove_inclusion
 from tacit.tlog.pages import BundleEntry
 
@@ -37,10 +38,11 @@ async def live_key_sets(tx: RecipeTx, size: int, now: float) -> tuple[BundleEntr
     return tuple(BundleEntry(index, leaves[index], proof) for index, proof in zip(indices, proofs, strict=True))
 
 
-async def live_entries(tx: RecipeTx, size: int, now: float, ended_seconds: int, census_seconds: int) -> LiveEntries:
-    """Find the live entries at ``now`` (POSIX seconds) and prove each in the tree of ``size`` entries. A census counts
-    for ``census_seconds`` after its end. Entries of the log beyond ``size`` are left out."""
-    moment = int(now)
+async def live_entries(tx: RecipeTx, size: int, now: float, ended_seconds: int, policy: Policy) -> LiveEntries:
+    """Find the live entries at ``now`` (POSIX seconds) and prove each in the tree of ``size`` entries. ``policy`` says
+    for how long a census counts after its end, and whose series go on. Entries of the log beyond ``size`` are left
+    out."""
+    moment, census_seconds = int(now), policy.census_max_age_seconds
     indices: set[int] = set()
     changes: set[float] = set()
     wanted: set[tuple[str, int]] = set()
@@ -51,7 +53,7 @@ async def live_entries(tx: RecipeTx, size: int, now: float, ended_seconds: int, 
         changes.add(recipe.ends_at + ended_seconds)
         token = stored_recipe(recipe_leaves[recipe.index]).token
         wanted.add((token.issuer, token.epoch))
-    for series in await tx.series.ending_after(moment - ended_seconds):
+    for series in await tx.series.live(moment - ended_seconds, policy):
         indices.add(series.index)
         changes.add(series.ends_at + ended_seconds)
     for directory in await tx.directories():

@@ -40,7 +40,7 @@ class ModelFiles:
         self._store = store
         self._ended_seconds = config.ended_seconds
         self._most = config.model_bytes
-        self._analysts = frozenset(config.policy.analysts or {})
+        self._analysts = config.policy.weights
         self._arrived = ByteBudget(_AT_ONCE * MOST_BYTES, deps.entropy)
         self._log = get_logger("recipe_server")
 

@@ -4,13 +4,13 @@ A model is *live* while a round that names it is live: it has not ended, or ende
 minus that grace, in POSIX seconds). The log decides what a file is: its SHA-256, and its length. Two rounds may state
 different lengths for one hash, of which one file at most has both.
 
-Every analyst has the same share of the room (``with_room``). It is taken by what the log names and not by what is
+Every analyst has its share of the room (``with_room``). It is taken by what the log names and not by what is
 stored, so nobody takes that of another: not by files, and not by naming another's models, which then count twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -20,6 +20,7 @@ from recipe_server.schema import MODEL_PIECES, RECIPES, ROUND_MODELS
 from tacit.codec import unb64url
 from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
+from tacit.recipe.policy import share_of
 from tacit.recipe.training import FILE_ENTRY, FILE_HEADER, MAX_ENTRIES, MODEL_PIECE, RoundModel, read_round_model
 
 MOST_BYTES: Final = FILE_HEADER + FILE_ENTRY * MAX_ENTRIES
@@ -36,16 +37,17 @@ class Named(NamedTuple):
     ends_at: int
 
 
-def with_room(named: Iterable[Named], analysts: Collection[str], most: int, now: int) -> dict[bytes, set[int]]:
+def with_room(named: Iterable[Named], analysts: Mapping[str, int], most: int, now: int) -> dict[bytes, set[int]]:
     """The files, with their lengths, that may be stored at ``now`` of those ``named`` in the log's order: at most
-    ``most`` bytes in all, of each analyst an even share. First come the rounds that are not over, then the others; one
-    that does not fit leaves its room to the next. ``analysts``: who may publish."""
+    ``most`` bytes in all, of each analyst its share. First come the rounds that are not over, then the others; one
+    that does not fit leaves its room to the next. ``analysts``: the weights of those who may publish; others whose
+    rounds are not over have 1."""
     rounds = sorted(named, key=lambda one: one.ends_at <= now)
-    left = most // max(1, len({*analysts, *(one.analyst for one in rounds)}))
+    weights = dict.fromkeys((one.analyst for one in rounds), 1) | dict(analysts)
     taken, found, counted = dict[str, int](), dict[bytes, set[int]](), set[tuple[str, bytes, int]]()
     for one in rounds:
         size, own = taken.get(one.analyst, 0) + one.length, (one.analyst, one.model, one.length)
-        if own not in counted and size <= left:
+        if own not in counted and size <= share_of(one.analyst, weights, most):
             counted.add(own)
             taken[one.analyst] = size
             found.setdefault(one.model, set()).add(one.length)

@@ -18,11 +18,13 @@ class LoggedRecipe:
 
 @dataclass(frozen=True, slots=True)
 class LoggedSeries:
-    """A series in the log. ``ends_at`` is in POSIX seconds."""
+    """A series in the log. ``ends_at`` is in POSIX seconds; ``is_open``: whether rounds may still come until then."""
 
     hash: bytes
     index: int
     ends_at: int
+    analyst: str
+    is_open: bool = True
 
 
 @dataclass(frozen=True, slots=True)

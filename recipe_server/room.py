@@ -1,21 +1,34 @@
-"""How much room is taken of the entries that every reader fetches (``tacit.tlog.pages``).
+"""How much room is taken of the entries that every reader fetches (``tacit.tlog.pages``), and by whom.
 
-A recipe takes room for itself, its opt-ins and, if it is a census, both shares, from the moment that it enters the log.
-The counted room is never less than what is live later, so nothing that was admitted can make the pages too many.
+The room is divided (P38): a part for directories and key sets, without which nobody could ask anything, a part for
+void leaves, and the rest for the analysts that the policy names, each its share. Keys may also have what is free
+elsewhere; nothing else may have theirs, so an issuer's next directory has room however many recipes and void leaves
+there are.
+
+A recipe takes room of its analyst's for itself, its opt-ins and, if it is a census, both shares, from the moment that
+it enters the log. The counted room is never less than what is live later, so nothing that was admitted can make the
+pages too many.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from recipe_server.schema import CENSUSES, DIRECTORIES, ENTRIES, KEY_SETS, RECIPES, SERIES, VOIDS
+from recipe_server.schema import CENSUSES, DIRECTORIES, ENTRIES, KEY_SETS, RECIPES, VOIDS
+from recipe_server.series import SeriesRows
+from tacit.errors import Refusal
+from tacit.recipe.policy import Policy
 from tacit.tlog.pages import CAPACITY, entry_room
 
 AGGREGATORS_LEAF = 1280
 """Most bytes of an opt-in or void leaf: two names of 253 characters, three hashes, a signature."""
 CELL_SIZE = 24
 """Most bytes of a census share for each conjunction."""
+PARTS = 8
+"""Of so many parts of the whole room one is kept for directories and key sets, and one for void leaves."""
 
 
 def recipe_room(leaf_size: int) -> int:
@@ -28,43 +41,91 @@ def census_room(cells: int, count: int = 1) -> int:
     return 2 * (count * entry_room(AGGREGATORS_LEAF) + cells * CELL_SIZE * 4 // 3)
 
 
+@dataclass(slots=True)
+class Taken:
+    """Bytes that are taken: by directories and key sets, by void leaves, and by each analyst's recipes and series."""
+
+    keys: int = 0
+    voids: int = 0
+    analysts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, analyst: str, size: int) -> None:
+        """Count ``size`` more bytes to the analyst."""
+        self.analysts[analyst] = self.analysts.get(analyst, 0) + size
+
+    @property
+    def left(self) -> int:
+        """Bytes that nobody has taken."""
+        return CAPACITY - self.keys - self.voids - sum(self.analysts.values())
+
+    def require_keys(self, wanted: int) -> None:
+        """Raise ``Refusal`` ``log-room`` unless ``wanted`` more bytes of directories and key sets have room."""
+        _require(wanted, self.left, "what every device fetches")
+
+    def require_voids(self, wanted: int) -> None:
+        """Raise ``Refusal`` ``log-room`` unless ``wanted`` more bytes of void leaves have room. They leave the others
+        theirs, and may be sent again when earlier ones are no longer shown."""
+        _require(wanted, min(CAPACITY // PARTS - self.voids, self.left), "the room for void leaves")
+
+    def require_share(self, wanted: int, analyst: str, policy: Policy) -> None:
+        """Raise ``Refusal`` ``log-room`` unless ``wanted`` more bytes of the analyst have room: within its share, and
+        beside what others have, of whom the policy may name some no more."""
+        whole = CAPACITY - 2 * (CAPACITY // PARTS)
+        share = policy.share(analyst, whole)
+        left = min(share - self.analysts.get(analyst, 0), whole - sum(self.analysts.values()), self.left)
+        _require(wanted, left, f"the share of {analyst}, {share} bytes of what every device fetches,")
+
+
+def _require(wanted: int, left: int, what: str) -> None:
+    if wanted > left:
+        raise Refusal("log-room", f"{what} has room for {max(0, left)} more bytes; this leaf takes {wanted}")
+
+
 class Room:
     """The room that is taken, as one transaction sees it."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def left(self, now: float, ended_seconds: int, census_seconds: int) -> int:
-        """Bytes that are left at ``now`` (POSIX seconds); ``ended_seconds`` and ``census_seconds`` as for the live
-        entries."""
-        gone, counted = int(now) - ended_seconds, int(now) - census_seconds
+    async def taken(self, now: float, ended_seconds: int, policy: Policy) -> Taken:
+        """What is taken at ``now`` (POSIX seconds); ``ended_seconds`` and ``policy`` as for the live entries."""
+        gone, counted = int(now) - ended_seconds, int(now) - policy.census_max_age_seconds
+        found = Taken()
         directory_end = (DIRECTORIES.c.epoch + 1) * DIRECTORIES.c.epoch_seconds
         set_end = (KEY_SETS.c.period + 2) * KEY_SETS.c.rotation_seconds
-        count, size = await self._sum(RECIPES, RECIPES.c.ends_at > gone)
-        taken = size + 2 * count * entry_room(AGGREGATORS_LEAF)
-        for table, live in (
-            (SERIES, SERIES.c.ends_at > gone),
-            (VOIDS, VOIDS.c.published_at > gone),
-            (DIRECTORIES, directory_end > gone),
-            (KEY_SETS, set_end > int(now)),
-        ):
-            taken += (await self._sum(table, live))[1]
-        return CAPACITY - taken - await self._censuses(min(counted, gone))
+        found.keys = await self._sum(DIRECTORIES, directory_end > gone) + await self._sum(KEY_SETS, set_end > int(now))
+        found.voids = await self._sum(VOIDS, VOIDS.c.published_at > gone)
+        await self._recipes(found, gone)
+        await self._censuses(found, min(counted, gone))
+        series = {one.index: one.analyst for one in await SeriesRows(self._connection).live(gone, policy)}
+        sizes = sa.select(ENTRIES.c.position, _ENCODED).where(ENTRIES.c.position.in_(series))
+        for row in await self._connection.execute(sizes):
+            found.add(series[row.position], int(row[1]) + entry_room(0))
+        return found
 
-    async def _sum(self, table: sa.Table, live: sa.ColumnElement[bool]) -> tuple[int, int]:
-        """How many leaves of a table are live, and the bytes of room that they take."""
-        encoded = (sa.func.length(ENTRIES.c.leaf) + 2) // 3 * 4
+    async def _sum(self, table: sa.Table, live: sa.ColumnElement[bool]) -> int:
+        """The bytes of room that the live leaves of a table take."""
         joined = sa.join(table, ENTRIES, ENTRIES.c.position == table.c.position)
-        statement = sa.select(sa.func.count(), sa.func.sum(encoded)).select_from(joined).where(live)
+        statement = sa.select(sa.func.count(), sa.func.sum(_ENCODED)).select_from(joined).where(live)
         count, size = (await self._connection.execute(statement)).one()
-        return int(count), int(size or 0) + int(count) * entry_room(0)
+        return int(size or 0) + int(count) * entry_room(0)
 
-    async def _censuses(self, counted: int) -> int:
+    async def _recipes(self, found: Taken, gone: int) -> None:
+        joined = sa.join(RECIPES, ENTRIES, ENTRIES.c.position == RECIPES.c.position)
+        columns = (RECIPES.c.analyst, sa.func.count(), sa.func.sum(_ENCODED))
+        live = sa.select(*columns).select_from(joined).where(RECIPES.c.ends_at > gone).group_by(RECIPES.c.analyst)
+        for analyst, count, size in await self._connection.execute(live):
+            found.add(analyst, int(size) + int(count) * recipe_room(0))
+
+    async def _censuses(self, found: Taken, counted: int) -> None:
+        """Add the censuses that count, each with its recipe, which may be over, and with both shares."""
         joined = sa.join(CENSUSES, RECIPES, RECIPES.c.hash == CENSUSES.c.recipe_hash)
-        statement = sa.select(sa.func.count(), sa.func.sum(CENSUSES.c.cells)).select_from(joined)
-        count, cells = (await self._connection.execute(statement.where(RECIPES.c.ends_at > counted))).one()
-        still = await self._sum(RECIPES, sa.and_(RECIPES.c.ends_at > counted, RECIPES.c.hash.in_(_CENSUS_HASHES)))
-        return census_room(int(cells or 0), int(count)) + still[1]
+        joined = sa.join(joined, ENTRIES, ENTRIES.c.position == RECIPES.c.position)
+        columns = (RECIPES.c.analyst, sa.func.count(), sa.func.sum(CENSUSES.c.cells), sa.func.sum(_ENCODED))
+        live = sa.select(*columns).select_from(joined).where(RECIPES.c.ends_at > counted).group_by(RECIPES.c.analyst)
+        for analyst, count, cells, size in await self._connection.execute(live):
+            found.add(analyst, census_room(int(cells), int(count)) + int(size) + int(count) * entry_room(0))
 
 
-_CENSUS_HASHES = sa.select(CENSUSES.c.recipe_hash).scalar_subquery()
+_ENCODED = (sa.func.length(ENTRIES.c.leaf) + 2) // 3 * 4
+"""Length of a leaf in base64."""

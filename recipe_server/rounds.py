@@ -8,6 +8,7 @@ from recipe_server.store import RecipeTx
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, Fatal
 from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.tlog.leaves import SignedLeaf
 
@@ -31,9 +32,9 @@ async def round_before(tx: RecipeTx, recipe: Recipe, series: Series | None) -> R
     return Recipe.from_body(SignedLeaf.decode((await tx.leaves([index]))[index]).body)
 
 
-async def going_on(tx: RecipeTx, now: float) -> list[Series]:
-    """The series in the log that are not over at ``now`` (POSIX seconds), in its order."""
-    places = [one.index for one in await tx.series.ending_after(int(now))]
+async def going_on(tx: RecipeTx, policy: Policy, now: float) -> list[Series]:
+    """The series in the log whose rounds may still come at ``now`` (POSIX seconds), in its order."""
+    places = [one.index for one in await tx.series.live(int(now), policy) if one.is_open]
     leaves = await tx.leaves(places)
     return [stored_series(leaves[place]) for place in places]
 

@@ -13,6 +13,7 @@ from tacit.ledger.account import Charge, ChargeState, Cost, charge_state, series
 from tacit.models.forms import form_of
 from tacit.recipe.charges import series_charge, series_cost, with_relay_of
 from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 
 
@@ -48,14 +49,26 @@ class SeriesRows:
 
     async def find(self, series_hash: bytes) -> LoggedSeries | None:
         """The series with this hash, or None."""
-        statement = sa.select(SERIES.c.hash, SERIES.c.position, SERIES.c.ends_at).where(SERIES.c.hash == series_hash)
-        row = (await self._connection.execute(statement)).first()
-        return None if row is None else LoggedSeries(*row)
+        row = (await self._connection.execute(sa.select(SERIES).where(SERIES.c.hash == series_hash))).first()
+        return None if row is None else LoggedSeries(row.hash, row.position, row.ends_at, row.analyst)
 
-    async def ending_after(self, moment: int) -> list[LoggedSeries]:
-        """The series that end after ``moment``, in the order of the log."""
-        statement = sa.select(SERIES.c.hash, SERIES.c.position, SERIES.c.ends_at).where(SERIES.c.ends_at > moment)
-        return [LoggedSeries(*row) for row in await self._connection.execute(statement.order_by(SERIES.c.position))]
+    async def live(self, gone: int, policy: Policy) -> list[LoggedSeries]:
+        """The series that readers still need, in the order of the log: rounds may come, as long as ``policy`` names
+        the analyst with its key, until the series ends, and each is live until it has ended before ``gone`` (POSIX
+        seconds). ``ends_at`` is when the last of them does."""
+        last = sa.func.max(RECIPES.c.ends_at)
+        rounds = sa.join(SERIES_ROUNDS, RECIPES, RECIPES.c.hash == SERIES_ROUNDS.c.recipe_hash)
+        ends = sa.select(SERIES_ROUNDS.c.series_hash, last.label("last")).select_from(rounds)
+        published = ends.group_by(SERIES_ROUNDS.c.series_hash).subquery()
+        joined = sa.outerjoin(SERIES, published, published.c.series_hash == SERIES.c.hash)
+        statement = sa.select(SERIES, published.c.last).select_from(joined).where(SERIES.c.ends_at > gone)
+        found = []
+        for row in await self._connection.execute(statement.order_by(SERIES.c.position)):
+            is_open = policy.trusts(row.analyst, row.signing_key)
+            ends_at = row.ends_at if is_open else row.last or 0
+            if ends_at > gone:
+                found.append(LoggedSeries(row.hash, row.position, ends_at, row.analyst, is_open))
+        return found
 
     async def held_slots(self, issuer: str, first: int, last: int) -> dict[int, dict[int, tuple[bytes, str]]]:
         """For epochs ``first`` to ``last``, by slot, hash and analyst of the recipe that has it."""

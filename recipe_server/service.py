@@ -60,8 +60,9 @@ class RecipeService:
         self._clock = clock
         self._announcer = announcer
         self._key = read_signing_key(config.log_key)
+        policy = operator_policy(config.policy)
         self._admission = Admission(
-            operator_policy(config.policy), config.accept_late_directories, config.ended_seconds, accountant_of_record()
+            policy, config.accept_late_directories, config.ended_seconds, accountant_of_record()
         )
         self._store = store
         self.grown: Callable[[], None] | None = None
@@ -70,8 +71,7 @@ class RecipeService:
         """Number of entries that readers are shown."""
         self._unsaid: set[str] = set()
         """Topics of entries that readers are not shown yet."""
-        census_seconds = config.policy.census_max_age_seconds
-        self._answers = Answers(store, self._shown, clock, config.ended_seconds, census_seconds)
+        self._answers = Answers(store, self._shown, clock, config.ended_seconds, policy)
         self._log = get_logger("recipe_server")
 
     @property

@@ -101,7 +101,7 @@ class SlotTable:
             if taken:
                 raise _taken(min(taken), epoch.epoch)
             self._require_share(epoch, analyst, len(wanted))
-        for other in await going_on(self._tx, self._now):
+        for other in await going_on(self._tx, self._policy, self._now):
             if analyst_of(other) == analyst and (place := _meeting(series, other)) is not None:
                 raise _taken(*place)
 
@@ -126,7 +126,7 @@ class SlotTable:
         wanted, newest = sorted(epochs), await self._newest()
         known = {one.epoch: one.index for one in await self._tx.directories(self._issuer) if one.epoch in wanted}
         held = await self._tx.series.held_slots(self._issuer, wanted[0], wanted[-1])
-        series = await going_on(self._tx, self._now)
+        series = await going_on(self._tx, self._policy, self._now)
         found = {}
         for epoch in wanted:
             directory = await _directory_at(self._tx, known[epoch]) if epoch in known else newest
@@ -139,11 +139,10 @@ class SlotTable:
     def _with_reserved(self, epoch: EpochSlots, series: Iterable[Series]) -> EpochSlots:
         reserved: dict[int, Series] = {}
         for one in series:
-            analyst = one.probe.parties.analyst
-            if one.slots.issuer != self._issuer or not self._policy.trusts_analyst(analyst):
+            if one.slots.issuer != self._issuer:
                 continue
-            left = self._policy.share(analyst.operator, len(epoch.slots))
-            left -= EpochSlots(epoch.epoch, epoch.slots, epoch.held, reserved).taken_by(analyst.operator)
+            left = self._policy.share(analyst_of(one), len(epoch.slots))
+            left -= EpochSlots(epoch.epoch, epoch.slots, epoch.held, reserved).taken_by(analyst_of(one))
             free = [slot for slot in slots_in(one, epoch.epoch) if slot not in epoch.held and slot not in reserved]
             reserved |= dict.fromkeys(free[: max(0, left)], one)
         return EpochSlots(epoch.epoch, epoch.slots, epoch.held, reserved)

@@ -166,10 +166,14 @@ class RecipeTx:
         cells = recipe.randomizer.categories
         await self._connection.execute(sa.insert(CENSUSES).values(recipe_hash=recipe.hash, cells=cells))
 
-    async def census_cells(self, ending_after: int) -> int:
-        """Number of cells of all censuses that end after ``ending_after``."""
-        joined = sa.select(sa.func.sum(CENSUSES.c.cells)).join(RECIPES, RECIPES.c.hash == CENSUSES.c.recipe_hash)
-        return int(await self._scalar(joined.where(RECIPES.c.ends_at > ending_after)) or 0)
+    async def census_cells(self, ending_after: int) -> dict[str, int]:
+        """Number of cells of all censuses that end after ``ending_after``, by analyst."""
+        joined = sa.select(RECIPES.c.analyst, sa.func.sum(CENSUSES.c.cells))
+        joined = joined.join(CENSUSES, RECIPES.c.hash == CENSUSES.c.recipe_hash)
+        rows = await self._connection.execute(
+            joined.where(RECIPES.c.ends_at > ending_after).group_by(RECIPES.c.analyst)
+        )
+        return {analyst: int(cells) for analyst, cells in rows}
 
     async def add_census_share(self, recipe_hash: bytes, role: str, index: int) -> None:
         """Record the aggregator's share of a census, which is in the log."""

@@ -6,7 +6,7 @@ project's own demonstration passes; a missing member means the default, an unkno
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Literal
 
@@ -17,7 +17,7 @@ from tacit.errors import DecodeError, UsageError
 from tacit.ledger.account import Account
 from tacit.methods.registry import METHODS
 from tacit.models.form import Cap
-from tacit.models.parties import Analyst, Key, Operator, Part, Parties, Url
+from tacit.models.parties import Key, Operator, Part, Parties, Url
 from tacit.ohttp import LARGE_CLASSES, SIZE_CLASSES
 from tacit.recipe.encoder_specs import MAX_SUM
 from tacit.recipe.fields import parse_file
@@ -181,20 +181,18 @@ class Policy(Part):
         if others:
             raise ValueError(f"shares names {', '.join(others)}, whom analysts does not name")
 
-    def trusts_analyst(self, analyst: Analyst) -> bool:
-        """Whether this policy names the analyst with its key, or names none."""
-        return self.analysts is None or self.analysts.get(analyst.operator) == analyst.signing_key
+    def trusts(self, analyst: str, key: str) -> bool:
+        """Whether this policy names the analyst with this key, or names none."""
+        return self.analysts is None or self.analysts.get(analyst) == key
+
+    @property
+    def weights(self) -> dict[str, int]:
+        """The weight of each analyst that this policy names."""
+        return {name: self.shares.get(name, 1) for name in self.analysts or {}}
 
     def share(self, analyst: str, whole: int) -> int:
-        """How much of ``whole`` an analyst may have: 1, and of what is left if every analyst has 1 a part by its
-        weight, rounded down. All shares together are at most ``whole``, unless that is less than 1 for each. A policy
-        that names no analysts divides nothing; an analyst that is not one of those named has 0."""
-        if self.analysts is None:
-            return whole
-        if analyst not in self.analysts:
-            return 0
-        weights = {name: self.shares.get(name, 1) for name in self.analysts}
-        return min(whole, 1 + max(0, whole - len(weights)) * weights[analyst] // sum(weights.values()))
+        """How much of ``whole`` an analyst may have, as ``share_of``; everything where this policy names none."""
+        return whole if self.analysts is None else share_of(analyst, self.weights, whole)
 
     def log_policy(self, log_key: NoteKey, now: Callable[[], float]) -> LogPolicy:
         """Which signatures make a checkpoint of the log acceptable at ``now()``."""
@@ -250,6 +248,15 @@ class Policy(Part):
     def gateway_key(self, name: str) -> bytes | None:
         """Signing key of a trusted gateway, or None."""
         return _key(self.gateways, name)
+
+
+def share_of(name: str, weights: Mapping[str, int], whole: int) -> int:
+    """How much of ``whole`` one of those who share it may have: 1, and of what is left if everybody has 1 a part by its
+    weight, rounded down; 0 for one without a weight. All shares together are at most ``whole``, unless that is less
+    than 1 for each."""
+    if name not in weights:
+        return 0
+    return min(whole, 1 + max(0, whole - len(weights)) * weights[name] // sum(weights.values()))
 
 
 def _key(keys: dict[str, str] | None, name: str) -> bytes | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Iterable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.entropy import SeededEntropy
-from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, RecipeKit
+from infra.lab.kit.recipes import CENSUS_ATTRIBUTES, EPOCH, EPOCH_SECONDS, KEY_PERIOD, RecipeKit, changed
 from tacit.codec import b64url
+from tacit.logview.view import LogView
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
@@ -19,6 +21,7 @@ from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.service.base.secret_files import write_secret
 from tacit.signing import generate_signing_key
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
+from tacit.tlog.pages import encode_pages, entry_room
 from tests.http.test_recipe_server import COLLECTOR, Server
 
 KIT = RecipeKit()
@@ -180,3 +183,66 @@ async def test_an_analyst_that_is_added_gets_its_share_of_the_epochs_to_come(ser
     await server.publish(sign_leaf(LeafType.RECIPE, third.body(), "third.example", OTHER_KEY))
     assert await server.refused(leaf_of(of_other(asked(EPOCH + 1, 1)))) == "slot-taken"
     await server.publish(leaf_of(of_other(asked(EPOCH + 1, 3))))
+
+
+async def fill(server: Server, leaves: Iterable[SignedLeaf]) -> int:
+    """Publish leaves until the log has no room for the next one; returns how many it took."""
+    for count, leaf in enumerate(leaves):
+        answer = await server.post(leaf)
+        if answer.status != 201:
+            assert json.loads(answer.body)["type"] == "urn:tacit:refusal:log-room"
+            return count
+    raise AssertionError("the room was not filled")
+
+
+async def test_whoever_fills_its_share_of_the_room_leaves_others_theirs_and_the_issuer_its_own(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """First recipes of one analyst, then of the other, then void leaves: as many of each as may be."""
+    monkeypatch.setattr("recipe_server.room.CAPACITY", 200_000)
+    await restart(server, policy(shares={FIRST: 3}))
+    epoch, slots = EPOCH + 2, 20
+    server.clock.jump((epoch - 1) * EPOCH_SECONDS + 7_200 - server.clock.now())
+    await server.publish(KIT.directory_leaf(epoch, slots))
+    recipes = [asked(epoch, slot) for slot in range(slots)]
+    first = await fill(server, map(leaf_of, recipes))
+    other = await fill(server, (leaf_of(of_other(recipe)) for recipe in recipes[first:]))
+    assert 2 <= other <= first // 2
+    roles = ("leader", "helper")
+    await server.publish(*(KIT.opt_in_leaf(recipe, role) for recipe in recipes[:first] for role in roles))
+    server.clock.jump(recipes[0].interval.end - server.clock.now())
+    voids = [KIT.void_leaf(recipe, role) for recipe in recipes[:first] for role in roles]
+    sent = await fill(server, voids)
+    await server.publish(KIT.directory_leaf(epoch + 1, SLOTS), KIT.ohttp_leaf(), KIT.ohttp_leaf(KEY_PERIOD + 1))
+    pages = await server.bundle()
+    assert sum(map(len, encode_pages(pages.entries))) < 200_000
+    server.clock.jump(server.config().ended_seconds)
+    await server.publish(*voids[sent : sent + 2])
+
+
+async def test_a_year_long_series_of_an_analyst_without_a_key_takes_no_room_any_more(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = entry_room(len(series_leaf(long_series(300, 1)).encode()))
+    monkeypatch.setattr("recipe_server.room.CAPACITY", 12 * size)
+    series = [long_series(300, 1, slot=slot, name=f"s{slot}") for slot in range(SLOTS)]
+    await restart(server, policy(FIRST))
+    await server.publish(series_leaf(series[0]), leaf_of(KIT.round(series[0], 0)))
+    count = 1 + await fill(server, map(series_leaf, series[1:]))
+    assert count > 1
+    await restart(server, policy(OTHER))
+    shown = await server.read(LogView(KIT.log_policy))
+    assert [item.series for item in shown.series] == [series[0]], "one of whose rounds is not over"
+    await server.publish(*map(series_of_other, series[1:count]))
+
+
+async def test_censuses_are_divided_too(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed = policy(attributes=CENSUS_ATTRIBUTES, min_audience=100)
+    census = KIT.census(slot=0)
+    monkeypatch.setattr("recipe_server.admission.MAX_CENSUS_CELLS", 2 * census.randomizer.categories)
+    await restart(server, allowed)
+    await server.publish(leaf_of(census))
+    assert await server.refused(leaf_of(changed(census, "token.slot", 1))) == "census-room"
+    await server.publish(leaf_of(of_other(changed(census, "token.slot", 2))))
+    await restart(server, allowed.model_copy(update={"analysts": policy(FIRST).analysts}))
+    assert await server.refused(leaf_of(changed(census, "token.slot", 3))) == "census-room", "what counts still counts"
