@@ -21,10 +21,21 @@ from attester.verification import AttestationVerifier
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
-from tacit.service.app import METRICS, TROUBLES, Deps, add_driver, add_store, heed_expect, make_app
+from tacit.service.app import (
+    CLOCK_BOUND,
+    METRICS,
+    TROUBLES,
+    Deps,
+    add_driver,
+    add_store,
+    ask_time,
+    heed_expect,
+    make_app,
+)
 from tacit.service.base.secret_files import read_secret, write_secret
 from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.operated import OPERATED, HeldKey
+from tacit.tokens.directory import WELL_KNOWN_PATH
 
 SECRET_SIZE = 32
 
@@ -59,7 +70,9 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
     add_store(app, lambda: store.durable)
     app[METRICS].add("tacit_tokens_total", attester.answered_by_epoch)
     app[METRICS].add("tacit_attestations_refused_total", attester.refused_by_cause)
+    app[CLOCK_BOUND] = True
     add_driver(app, HousekeepingDriver(attester, revoked), config.idle_seconds, "forgetting and reading revocations")
+    ask_time(app, "the issuer", config.issuer_url + WELL_KNOWN_PATH)
     return app
 
 

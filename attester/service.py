@@ -24,7 +24,7 @@ from attester.store import AttesterStore, Debit, DebitResult, Issued
 from attester.verification import AttestationVerifier, EvidenceError
 from tacit import media_types
 from tacit.errors import Abort, DecodeError
-from tacit.service.app import Deps
+from tacit.service.app import Deps, voucher_of
 from tacit.service.base.group_commit import GroupCommitter
 from tacit.service.base.log import get_logger
 from tacit.service.http.live_tokens import ShownToken
@@ -71,7 +71,7 @@ class Attester:
         self._config = config
         self._deps = deps
         self._verifiers = {verifier.fmt: verifier for verifier in verifiers}
-        self._directory = KeyDirectory(config.issuer_url, deps.transport, deps.clock)
+        self._directory = KeyDirectory(config.issuer_url, voucher_of(deps, "the issuer"), deps.clock)
         self.credential = ShownToken(config.issuer_credential)
         """The credential with which this attester authenticates to the issuer."""
         self._log = get_logger("attester")
@@ -99,9 +99,10 @@ class Attester:
         await self._store.close()
 
     async def _forget(self) -> int:
-        """Delete what expired; returns the POSIX second at or below which no challenge is accepted. After a restore
-        from a backup this includes challenges that may have been used between the backup and the restore."""
-        floor = await self._store.forget(self._deps.clock.now())
+        """Delete what expired, by the issuer's clock too; returns the POSIX second at or below which no challenge is
+        accepted. After a restore from a backup this includes challenges that may have been used between the backup and
+        the restore."""
+        floor = await self._store.forget(max(self._deps.vouched.past(), 0.0))
         closed = self._store.closed_until
         return max(floor, closed + self._config.challenge_seconds) if closed else floor
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from email.utils import formatdate
-from functools import lru_cache, partial
+from functools import partial
 
 from aiohttp import web
 
@@ -11,6 +10,7 @@ from relay.key_sets import LoggedKeySets
 from relay.service import Relay
 from tacit.errors import Abort
 from tacit.media_types import JSON, OHTTP_REQ
+from tacit.moments import date_field
 from tacit.service.app import DEPS, UNAVAILABLE
 from tacit.service.hot import add_hot_route
 from tacit.service.http.lean import Asking, HotRoute, Respond
@@ -34,7 +34,7 @@ def add_routes(app: web.Application, relay: Relay, key_sets: LoggedKeySets | Non
         date their requests."""
         with relay.budget.admit(len(message)):
             answer = await relay.forward(message, client)
-        headers = {"Content-Type": answer.content_type, "Date": _date(int(clock.now()))}
+        headers = {"Content-Type": answer.content_type, "Date": date_field(int(clock.now()))}
         if answer.retry_after is not None:
             headers["Retry-After"] = str(answer.retry_after)
         return Answer(answer.body, headers, answer.status)
@@ -52,8 +52,3 @@ def add_routes(app: web.Application, relay: Relay, key_sets: LoggedKeySets | Non
     app[RELAY] = relay
     app.router.add_get("/key-sets", get_key_sets)
     add_hot_route(app, HotRoute("/", OHTTP_REQ, relay.config.max_request, admit))
-
-
-@lru_cache(maxsize=2)
-def _date(now: int) -> str:
-    return formatdate(now, usegmt=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+from email.utils import formatdate
+from functools import lru_cache
 
 
 def when(seconds: float) -> str:
@@ -16,3 +18,9 @@ def moment(seconds: int) -> str:
         return f"{seconds} ({when(seconds)})"
     except (ValueError, OverflowError, OSError):
         return str(seconds)
+
+
+@lru_cache(maxsize=2)
+def date_field(seconds: int) -> str:
+    """A POSIX second as the value of a Date field (RFC 9110 section 5.6.7). Cached, since an answer has one."""
+    return formatdate(seconds, usegmt=True)

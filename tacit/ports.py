@@ -25,6 +25,15 @@ class Clock(Protocol):
         ...
 
 
+@runtime_checkable
+class SteadyClock(Clock, Protocol):
+    """A clock that also tells how much time has passed, whatever is done to its POSIX time meanwhile."""
+
+    def steady(self) -> float:
+        """Seconds since some moment; no step of ``now`` changes it."""
+        ...
+
+
 class Entropy(Protocol):
     """A source of random bytes. In production always the operating system's."""
 

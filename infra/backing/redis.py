@@ -28,7 +28,7 @@ SETTINGS = {
     "maxmemory-policy": "noeviction",
     "databases": "1",
 }
-COMMANDS = "+@read +@write +@connection +@transaction +@blocking -@dangerous +info"
+COMMANDS = "+@read +@write +@connection +@transaction +@blocking -@dangerous +info +time"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.frames import MOST_UPLOAD_BYTES
 from tacit.service import operated
-from tacit.service.app import METRICS, TROUBLES, Deps, add_driver, add_store, make_app
+from tacit.service.app import CLOCK_BOUND, METRICS, TROUBLES, Deps, add_driver, add_store, make_app, voucher_of
 from tacit.service.base.keys import open_signing_key
 from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.metrics import number_of
@@ -54,12 +54,15 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
         *(operated.HeldKey("ohttp", f"period {period}", (period + 1) * ring.rotation) for period in ring.by_period()),
     ]
     app[METRICS].add("tacit_keys_end_timestamp_seconds", number_of(lambda: ring.ends))
-    add_driver(app, KeyRotation(gateway), _KEEP_SECONDS, "making keys")
+    log, url = voucher_of(deps, "the log"), config.recipe_server_url
+    app[CLOCK_BOUND] = True
+    app[TROUBLES].append(gateway.key_trouble)
+    add_driver(app, KeyRotation(gateway, signing_key, None if url is None else log, url), _KEEP_SECONDS, "making keys")
     add_driver(app, Forgetting(gateway, store, deps), _KEEP_SECONDS, "forgetting requests")
     add_driver(app, gateway.counters, config.bucket_seconds / 4, "logging counts")
-    if config.recipe_server_url is not None:
-        require_secure_url(config.recipe_server_url, insecure_http=config.insecure_http)
-        publishing = Publishing(gateway, signing_key, deps, config.recipe_server_url)
+    if url is not None:
+        require_secure_url(url, insecure_http=config.insecure_http)
+        publishing = Publishing(gateway, signing_key, log, url)
         add_driver(app, publishing, _PUBLISH_SECONDS, "publishing key sets")
     return app
 

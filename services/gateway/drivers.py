@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
+from services.gateway.logged import read_shown
 from services.gateway.ports import ReplayWindow
 from services.gateway.service import Gateway
 from tacit.media_types import JSON
-from tacit.ports import HttpResponse, TransportError
+from tacit.ports import HttpResponse, Transport, TransportError
 from tacit.service.app import Deps
 from tacit.service.base.log import get_logger
+from tacit.service.base.vouched import UNVOUCHED
 from tacit.signing import SigningKey
 from tacit.tlog.leaves import LeafType, sign_leaf
 
@@ -17,18 +20,28 @@ _REFUSAL = re.compile(rb"urn:tacit:refusal:([a-z-]{1,64})")
 
 
 class KeyRotation:
-    """Makes the keys of the current and the next period, and deletes those of periods that are over."""
+    """Makes the keys of the current and the next period, and deletes those of periods that are over, by the log's clock
+    too, unless the log still shows them."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, signing_key: SigningKey, log: Transport | None, url: str | None) -> None:
+        """``log`` is the transport to the log at ``url``; without it, nothing is deleted."""
         self._gateway = gateway
+        self._signing_key = signing_key
+        self._log = log
+        self._url = url
 
     async def step(self) -> int:
-        """Returns 1 if keys changed, else 0."""
+        """Returns 1 if keys changed, else 0. What the log shows is read first; while it cannot be read, what it showed
+        last counts."""
+        operator = self._gateway.config.operator
+        if self._log is not None and self._url is not None:
+            with contextlib.suppress(TransportError):
+                self._gateway.shown = await read_shown(self._log, self._url, operator, self._signing_key)
         return int(self._gateway.rotate_if_due())
 
 
 class Forgetting:
-    """Deletes remembered requests whose Date is so old that they would be refused for it."""
+    """Deletes remembered requests whose Date is so old that they would be refused for it, by the log's clock too."""
 
     def __init__(self, gateway: Gateway, store: ReplayWindow, deps: Deps) -> None:
         self._gateway = gateway
@@ -37,17 +50,18 @@ class Forgetting:
 
     async def step(self) -> int:
         """Returns how many requests were deleted."""
-        return await self._store.forget(int(self._deps.clock.now()) - self._gateway.config.date_window)
+        past = self._deps.vouched.past()
+        return 0 if past == UNVOUCHED else await self._store.forget(int(past) - self._gateway.config.date_window)
 
 
 class Publishing:
     """Publishes the key sets of the current and the next period in the log, each as one signed leaf. After a restart
     they are published again (the log keeps one)."""
 
-    def __init__(self, gateway: Gateway, signing_key: SigningKey, deps: Deps, url: str) -> None:
+    def __init__(self, gateway: Gateway, signing_key: SigningKey, log: Transport, url: str) -> None:
         self._gateway = gateway
         self._signing_key = signing_key
-        self._deps = deps
+        self._log = log
         self._url = f"{url}/v1/leaves"
         self._published: set[int] = set()
         self._refused: dict[int, str] = {}
@@ -66,9 +80,7 @@ class Publishing:
         body = self._gateway.ring.key_set(operator, period)
         leaf = sign_leaf(LeafType.OHTTP_CONFIG, body, operator, self._signing_key)
         try:
-            response = await self._deps.transport.request(
-                "POST", self._url, headers={"Content-Type": JSON}, body=leaf.encode()
-            )
+            response = await self._log.request("POST", self._url, headers={"Content-Type": JSON}, body=leaf.encode())
             accepted, reason = response.status in (200, 201), _reason(response)
         except TransportError:
             accepted, reason = False, "unreachable"

@@ -1,14 +1,15 @@
 """The gateway's keys: one OHTTP key per period, and the Ed25519 key that signs its leaves.
 
 Time is cut into numbered periods of ``rotation_seconds``. The key of a period is made one period ahead, so that the log
-can show it before anybody uses it. It is active in its period, accepted as the previous key in the next one, and then
-deleted for good. Both files are made on the first start, with mode 0600.
+can show it before anybody uses it. It is active in its period and accepted as the previous key in the next one. Then it
+is deleted for good, once others vouch that this time is over (P37): of a key that the log still shows, devices make
+use, and no second one can take its place. Both files are made on the first start, with mode 0600.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -23,8 +24,12 @@ from tacit.ohttp import KeyConfig
 from tacit.ports import Entropy
 from tacit.service.base.config_files import Frozen
 from tacit.service.base.secret_files import read_secret, write_secret
+from tacit.service.base.vouched import BOUND_SECONDS, UNVOUCHED
 from tacit.signing import KEY_SIZE
 from tacit.tlog.leaves import OhttpConfig
+
+MOST_KEYS = 64
+"""Most keys of one ring, which makes some for every period in which its clock was once believed to be."""
 
 
 def _check_private(text: str) -> str:
@@ -40,7 +45,7 @@ class _StoredKey(Frozen):
 class _StoredRing(Frozen):
     version: int = Field(ge=2, le=2)
     rotation_seconds: int
-    keys: tuple[_StoredKey, ...] = Field(min_length=1, max_length=4)
+    keys: tuple[_StoredKey, ...] = Field(min_length=1, max_length=MOST_KEYS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +63,8 @@ class GatewayKey:
 
 
 class KeyRing:
-    """The OHTTP keys in one file: those of the previous, the current and the next period."""
+    """The OHTTP keys in one file: those of the previous, the current and the next period, and whatever a wrong clock
+    has left until it is over."""
 
     def __init__(self, path: Path, rotation: int, keys: Mapping[int, GatewayKey]) -> None:
         self._path = path
@@ -68,8 +74,8 @@ class KeyRing:
 
     @classmethod
     def open(cls, path: Path, rotation: int, entropy: Entropy, now: float) -> KeyRing:
-        """Load the file, or make it with its first keys. Raises ``UsageError`` for a file that is not a key ring, or
-        whose periods have another length."""
+        """Load the file, or make it with its first keys; deletes nothing. Raises ``UsageError`` for a file that is not
+        a key ring, or whose periods have another length."""
         ring = cls(path, rotation, _load(path, rotation) if path.exists() else {})
         ring.rotate_if_due(entropy, now)
         return ring
@@ -87,8 +93,11 @@ class KeyRing:
 
     @property
     def ends(self) -> float:
-        """When the last period that has a key ends (POSIX seconds)."""
-        return float((max(self._keys) + 1) * self.rotation)
+        """When the last period ends that has a key, without a gap from now on (POSIX seconds)."""
+        last = self.period
+        while last + 1 in self._keys:
+            last += 1
+        return float((last + 1) * self.rotation)
 
     def by_period(self) -> dict[int, KeyConfig]:
         """Every key configuration, by its period."""
@@ -96,7 +105,7 @@ class KeyRing:
 
     def configs(self) -> list[KeyConfig]:
         """The configurations to offer: the active one and the previous one."""
-        return [key.config for key in self.keys if key.period <= self.period]
+        return [key.config for key in self.keys if self.period - 1 <= key.period <= self.period]
 
     def decapsulator(self) -> ohttp.Decapsulator:
         """The opener for these keys."""
@@ -113,17 +122,38 @@ class KeyRing:
             previous=None if previous is None else b64url(previous.config.encode()),
         )
 
-    def rotate_if_due(self, entropy: Entropy, now: float) -> bool:
+    def rotate_if_due(
+        self, entropy: Entropy, now: float, past: float = UNVOUCHED, shown: Collection[bytes] = ()
+    ) -> bool:
         """Make the keys of the current and the next period, and delete those that are over; returns whether anything
-        changed."""
-        self.period = int(now) // self.rotation
+        changed.
+
+        ``past``: a time that is over by others' clocks too, by which it is judged what is over. ``shown``: the encoded
+        configurations that the log still shows as ours; their keys stay in any case. Raises ``UsageError`` where the
+        ring would have more than ``MOST_KEYS``.
+        """
+        self.period = self._period_at(now, past)
         wanted = (self.period, self.period + 1)
-        keys = {period: key for period, key in self._keys.items() if self.period - 1 <= period <= self.period + 1}
+        keys = {
+            period: key
+            for period, key in self._keys.items()
+            if past < (period + 2) * self.rotation or key.config.encode() in shown
+        }
         keys |= {period: GatewayKey.of(period, generate_key_pair(entropy)) for period in wanted if period not in keys}
         if keys == self._keys:
             return False
+        if len(keys) > MOST_KEYS:
+            raise UsageError(f"{self._path}: keys of {len(keys)} periods; is this machine's clock right?")
         self._save(keys)
         return True
+
+    def _period_at(self, now: float, past: float) -> int:
+        """The period of ``now``. A clock that is behind the ring's own keys would have a key made that the log has or
+        refuses. So it is not followed while nobody vouches for it, nor for some seconds before a period that has a key.
+        """
+        period, first = int(now) // self.rotation, min(self._keys, default=-1)
+        is_behind = past == UNVOUCHED or now > first * self.rotation - BOUND_SECONDS
+        return first if period < first and is_behind else period
 
     def _save(self, keys: Mapping[int, GatewayKey]) -> None:
         stored = [{"period": period, "private": b64url(key.pair.private)} for period, key in sorted(keys.items())]

@@ -68,6 +68,8 @@ class Gateway:
     def __init__(self, config: GatewayConfig, deps: Deps, ring: KeyRing, window: ReplayWindow) -> None:
         self.config = config
         self.ring = ring
+        self.shown: Mapping[int, bytes] = {}
+        """The encoded active key configurations of this gateway that the log shows, by period."""
         self.counters = TrafficCounters("gateway", deps.clock, config.bucket_seconds)
         self.budget = UploadBudget(
             config.max_in_flight, deps.entropy, largest=config.max_request, answer=ohttp.SIZE_CLASSES[-1]
@@ -87,11 +89,24 @@ class Gateway:
         return partial(decapsulate_all, keys) if self.config.batch_crypto else keys.decapsulate_all
 
     def rotate_if_due(self) -> bool:
-        """Make and delete keys as periods begin; returns whether anything changed."""
-        changed = self.ring.rotate_if_due(self._deps.entropy, self._deps.clock.now())
-        if changed:
+        """Make and delete keys as periods begin; returns whether anything changed. A clock in doubt begins none."""
+        vouched, before = self._deps.vouched, self.ring.period
+        if vouched.doubt():
+            return False
+        shown, now = set(self.shown.values()), self._deps.clock.now()
+        changed = self.ring.rotate_if_due(self._deps.entropy, now, vouched.past(), shown)
+        if changed or self.ring.period != before:
             self._opening.open_all = self._opener()
         return changed
+
+    def key_trouble(self) -> str:
+        """That devices seal for a key which this gateway does not have, in words fit for the public; otherwise the
+        empty string."""
+        period = self.ring.period
+        found = self.shown.get(period)
+        if found is None or found == self.ring.active.config.encode():
+            return ""
+        return f"the log shows another key for period {period} than this gateway has; put its key file back"
 
     async def close(self) -> None:
         """Finish the group of requests that is being remembered, and the uploads under way."""
@@ -180,12 +195,12 @@ class Gateway:
         return _Passing(place, size, SeenRequest(enc, date), target, request.method, _passed(request), request.content)
 
     def _check_remembered(self, date: int) -> None:
-        """Refuse a request that may have passed before the replay window was restored from a backup, judged by its
-        Date. Raises ``Abort`` (503)."""
+        """Refuse a request that may have passed before the replay window was restored from a backup, or while Redis had
+        another time, judged by its Date. Raises ``Abort`` (503)."""
         last = self._seen.closed_until + self.config.date_window
         if date <= last and self._seen.closed_until:
             wait = max(1, last + DATE_STEP - int(self._deps.clock.now()))
-            title = "The gateway was restored from a backup and does not know what passed before; come back later."
+            title = "The gateway does not know any more what passed before; come back later."
             raise Abort(WINDOW_RESTORED, status=503, title=title, headers={"Retry-After": str(wait)})
 
     async def _are_new(self, requests: Sequence[SeenRequest]) -> Sequence[bool]:

@@ -17,6 +17,7 @@ from services.gateway.ports import SeenRequest
 from tacit.adapters.databases.stored import DatabaseStore
 from tacit.adapters.databases.upsert import Int64
 from tacit.adapters.databases.watermark import Watermark
+from tacit.errors import Unavailable
 from tacit.ports import Clock
 from tacit.service.readiness import Durable
 
@@ -42,14 +43,15 @@ SEEN = sa.Table(
 
 
 class RedisReplayWindow:
-    """The window on Redis. Each request expires there ``MARGIN`` seconds after its Date leaves ``date_window``."""
-
-    closed_until = 0
+    """The window on Redis. Each request expires there ``MARGIN`` seconds after its Date leaves ``date_window``, by the
+    clock of Redis: one that is set ahead lets everything expire at once. So nothing passes while the two clocks differ,
+    nor later what may have passed before."""
 
     def __init__(self, seen: RedisSeen, date_window: int, clock: Clock) -> None:
         self._seen = seen
         self._date_window = date_window
         self._clock = clock
+        self.closed_until = 0
 
     @property
     def durable(self) -> Durable:
@@ -65,9 +67,16 @@ class RedisReplayWindow:
         await self._seen.close()
 
     async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
-        """For each request whether it is new, in order; all are remembered when it returns. Raises ``Unavailable``."""
+        """For each request whether it is new, in order; all are remembered when it returns. Raises ``Unavailable``,
+        also where the clocks differ by more than ``MARGIN`` seconds."""
         until = self._date_window + MARGIN - int(self._clock.now())
-        return await self._seen.add([(request.enc, request.date + until) for request in requests])
+        fresh = await self._seen.add([(request.enc, request.date + until) for request in requests])
+        now = self._clock.now()
+        ahead = self._seen.time - now
+        if abs(ahead) > MARGIN:
+            self.closed_until = int(min(now, self._seen.time)) + 1
+            raise Unavailable(f"the clock of Redis differs from this gateway's by {ahead:+.0f} s")
+        return fresh
 
     async def forget(self, before: int) -> int:
         """Returns 0: Redis deletes expired requests by itself."""

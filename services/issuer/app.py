@@ -19,7 +19,18 @@ from services.issuer.store import IssuerStore
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
-from tacit.service.app import DEPS, METRICS, Deps, add_driver, add_store, heed_expect, make_app
+from tacit.service.app import (
+    CLOCK_BOUND,
+    DEPS,
+    METRICS,
+    TROUBLES,
+    Deps,
+    add_driver,
+    add_store,
+    ask_time,
+    heed_expect,
+    make_app,
+)
 from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED
@@ -43,9 +54,12 @@ def create_app(config: IssuerConfig, deps: Deps) -> web.Application:
     app[OPERATED].held = issuer.held_keys
     app[METRICS].add("tacit_tokens_total", issuer.issued_by_epoch)
     app[METRICS].add("tacit_keys_end_timestamp_seconds", number_of(lambda: issuer.keys_end))
+    app[CLOCK_BOUND] = True
+    app[TROUBLES].append(issuer.trouble)
     add_driver(app, KeyDriver(issuer), config.idle_seconds, "making keys")
     add_driver(app, DirectoryDriver(issuer), config.idle_seconds, "publishing directories of keys")
     add_driver(app, CountDriver(issuer), config.idle_seconds, "logging counts")
+    ask_time(app, "the log", f"{config.recipe_server_url}/checkpoint")
     return app
 
 

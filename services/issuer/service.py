@@ -2,7 +2,8 @@
 
 Windows. The tokens of epoch e are spent in [e * epoch_seconds, (e + 1) * epoch_seconds) and issued during epochs e - 1
 and e: devices fetch them ahead, at random times, and a device that joins late may still take part in the current epoch.
-Outside that time the key signs nothing. A key is destroyed ``grace_seconds`` after its epoch; its directory leaf stays.
+Outside that time the key signs nothing. A key is destroyed ``grace_seconds`` after its epoch, once that is over by the
+log's clock too (P37): no second directory of an epoch can take its place. Its directory leaf stays.
 
 The issuer learns which slot a request is for and that the attester vouches for it, nothing else. It counts every
 signature before the signature leaves (P15), so that no crash makes its count smaller than what is out there.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -24,12 +25,12 @@ from services.issuer.store import IssuerStore, StoredKey
 from tacit import media_types
 from tacit.codec import b64url
 from tacit.errors import REFUSAL_PREFIX, Abort, DecodeError, Fatal
-from tacit.ports import HttpResponse
 from tacit.problem import problem_type
-from tacit.service.app import Deps
+from tacit.service.app import Deps, voucher_of
 from tacit.service.base.group_commit import GroupCommitter
 from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import get_logger
+from tacit.service.base.vouched import UNVOUCHED
 from tacit.service.metrics import Reading
 from tacit.service.operated import HeldKey, signing_key
 from tacit.tlog.leaves import IssuerDirectory as DirectoryBody
@@ -39,10 +40,11 @@ from tacit.tokens.issuer_key import IssuerKey, issue
 from tacit.tokens.structures import TokenRequest, TokenResponse
 
 TOKEN_REQUEST_PROBLEM = "urn:tacit:problem:token-request"  # noqa: S105
-GIVEN_UP = -1
-"""Stored in place of a log index for a leaf that the log will never take."""
+GIVEN_UP, NOT_OURS = -1, -2
+"""Stored in place of a log index for a leaf that the log will never take: it came too late, or the log holds another
+directory of its epoch."""
 
-_FINAL_REFUSALS = frozenset(f"{REFUSAL_PREFIX}{rule}" for rule in ("directory-over", "directory-late"))
+_REFUSALS = {f"{REFUSAL_PREFIX}{rule}": rule for rule in ("directory-over", "directory-late", "directory-exists")}
 _LEAVES_PATH = "/v1/leaves"
 COUNTED_TOGETHER = 256
 """Most signatures whose counts share one transaction."""
@@ -79,10 +81,12 @@ class Issuer:
         self._deps = deps
         self._signing_key = read_signing_key(config.signing_key)
         self._log = get_logger("issuer")
-        self._keys: dict[int, LiveKey] = {}
+        self._keys: dict[SlotId, LiveKey] = {}
+        self._not_ours = frozenset[int]()
         self._unlogged: dict[SlotId, int] = {}
         self._issued = GroupCommitter[SlotId, None](self._count, COUNTED_TOGETHER, 0.0, deps.clock)
         self._store = store
+        self._log_transport = voucher_of(deps, "the log")
         self._threads = ThreadPoolExecutor(config.sign_threads, "issuer", initializer=_release_lock)
 
     async def open(self) -> None:
@@ -90,6 +94,7 @@ class Issuer:
         await self._store.open()
         for stored in await self._store.keys():
             self._hold(stored, IssuerKey.from_der(stored.private_key))
+        self._not_ours = await self._store.epochs_at(NOT_OURS)
 
     async def close(self) -> None:
         """Write and log the counts, and close the store."""
@@ -99,7 +104,7 @@ class Issuer:
         await self._store.close()
 
     def _hold(self, stored: StoredKey, key: IssuerKey) -> None:
-        self._keys[key.token_key.truncated_token_key_id] = LiveKey(stored.epoch, stored.slot, key)
+        self._keys[stored.epoch, stored.slot] = LiveKey(stored.epoch, stored.slot, key)
 
     def epoch_now(self) -> int:
         """The number of the epoch at the present moment."""
@@ -113,7 +118,8 @@ class Issuer:
         return [signing_key("leaves", self._signing_key), *tokens]
 
     def _open_for_issuance(self, epoch: int) -> bool:
-        return epoch - 1 <= self.epoch_now() <= epoch and epoch > self._closed_epoch(1)
+        is_shown = epoch > self._closed_epoch(1) and epoch not in self._not_ours
+        return epoch - 1 <= self.epoch_now() <= epoch and is_shown
 
     def _closed_epoch(self, ahead: int) -> int:
         """The last epoch that stays closed because the database was restored from a backup, which covers the epochs
@@ -128,8 +134,8 @@ class Issuer:
             request = TokenRequest.decode(body)
         except DecodeError as error:
             raise refused(str(error)) from error
-        live = self._keys.get(request.truncated_token_key_id)
-        if live is None or not self._open_for_issuance(live.epoch):
+        live = self._open_key(request.truncated_token_key_id)
+        if live is None:
             raise refused("no key of this id is open for issuance")
         loop = asyncio.get_running_loop()
         try:
@@ -141,6 +147,11 @@ class Issuer:
         await self._issued.submit((live.epoch, live.slot))
         self._deps.saw("issuer", epoch=live.epoch, slot=live.slot)
         return response.encode()
+
+    def _open_key(self, truncated_id: int) -> LiveKey | None:
+        """The key with this id that signs now. Ids differ between all that sign at one time (``_generate``)."""
+        named = (one for one in self._keys.values() if one.key.token_key.truncated_token_key_id == truncated_id)
+        return next((one for one in named if self._open_for_issuance(one.epoch)), None)
 
     def directory(self) -> tuple[bytes, int]:
         """The directory document (keys of the current and later epochs), and for how many seconds it may be cached."""
@@ -156,7 +167,7 @@ class Issuer:
                 slot=one.slot,
             )
             for one in live
-            if one.epoch >= current and one.epoch > self._closed_epoch(1)
+            if one.epoch >= current and one.epoch > self._closed_epoch(1) and one.epoch not in self._not_ours
         )
         until_next = max(int((current + 1) * seconds - now), 0)
         max_age = min(self._config.directory_max_age, until_next) if keys else 0
@@ -165,16 +176,19 @@ class Issuer:
     async def make_epoch(self) -> int:
         """Make the keys and the leaf of the first epoch in [now, now + lookahead] that has none.
 
-        Returns the number of keys made, 0 if none are due.
+        Returns the number of keys made, 0 if none are due. A clock in doubt makes none, and one for which nobody
+        vouches yet only those that follow what there is.
         """
         current = self.epoch_now()
         made = await self._store.epochs()
+        if not self._may_follow(current, made):
+            return 0
         lost = self._closed_epoch(self._config.lookahead)  # the log may already hold other keys for these epochs
         due = [e for e in range(current, current + self._config.lookahead + 1) if e not in made and e > lost]
         if not due:
             return 0
         epoch = due[0]
-        keys = await self._generate(self._config.slots_per_epoch)
+        keys = await self._generate(epoch, self._config.slots_per_epoch)
         stored = [StoredKey(epoch, slot, key.to_der()) for slot, key in enumerate(keys)]
         body = DirectoryBody(
             issuer=self._config.name,
@@ -190,52 +204,70 @@ class Issuer:
         self._log.info("epoch_made", epoch=epoch, slots=len(keys))
         return len(keys)
 
-    async def _generate(self, count: int) -> list[IssuerKey]:
-        """Fresh keys whose truncated ids differ from each other and from those of all live keys."""
+    def _may_follow(self, current: int, made: Collection[int]) -> bool:
+        vouched = self._deps.vouched
+        if vouched.past() != UNVOUCHED or not made:
+            return not vouched.doubt()
+        return not vouched.doubt() and min(made) <= current <= max(made) + 1
+
+    async def _generate(self, epoch: int, count: int) -> list[IssuerKey]:
+        """Fresh keys for ``epoch`` whose truncated ids differ from each other and from those of all keys that may be in
+        one directory with them."""
         loop = asyncio.get_running_loop()
+        beside = [one for one in self._keys.values() if abs(one.epoch - epoch) <= self._config.lookahead + 1]
+        taken = {one.key.token_key.truncated_token_key_id for one in beside}
         found: dict[int, IssuerKey] = {}
         while len(found) < count:
             key = await loop.run_in_executor(self._threads, IssuerKey.generate, self._config.key_bits)
-            if key.token_key.truncated_token_key_id not in self._keys:
+            if key.token_key.truncated_token_key_id not in taken:
                 found.setdefault(key.token_key.truncated_token_key_id, key)
         return list(found.values())
 
     async def destroy_expired(self) -> int:
-        """Delete keys whose epoch ended more than ``grace_seconds`` ago; returns how many."""
-        ended = self._deps.clock.now() - self._config.grace_seconds
-        first_kept = int(ended // self._config.epoch_seconds)
-        expired = [i for i, live in self._keys.items() if live.epoch < first_kept]
+        """Delete keys whose epoch ended more than ``grace_seconds`` ago, by the log's clock too; returns how many."""
+        past = self._deps.vouched.past()
+        if past == UNVOUCHED:
+            return 0
+        first_kept = int((past - self._config.grace_seconds) // self._config.epoch_seconds)
+        expired = [place for place, live in self._keys.items() if live.epoch < first_kept]
         if not expired:
             return 0
         destroyed = await self._store.destroy_before(first_kept)
-        for truncated_id in expired:
-            del self._keys[truncated_id]
+        for place in expired:
+            del self._keys[place]
         self._log.info("slots_destroyed", count=destroyed, before_epoch=first_kept)
         return destroyed
 
     async def publish(self) -> int:
         """Send the earliest leaf that the log has not acknowledged; returns 1, or 0 if none waits.
 
-        The same stored bytes are sent every time. A leaf that came too late for the log is given up, so that it does
-        not hold up those of later epochs. Raises ``TransportError``, or ``Fatal`` if the log refuses for another
-        reason.
+        The same stored bytes are sent every time. A leaf that came too late, by this clock too, is given up, so that it
+        does not hold up those of later epochs; so is one for whose epoch the log holds another directory. Raises
+        ``TransportError``, or ``Fatal`` if the log refuses for another reason.
         """
         waiting = await self._store.unpublished()
         if waiting is None:
             return 0
         epoch, leaf = waiting
-        response = await self._deps.transport.request(
+        response = await self._log_transport.request(
             "POST",
             self._config.recipe_server_url + _LEAVES_PATH,
             headers={"Content-Type": media_types.JSON},
             body=leaf,
         )
-        if _too_late(response):
+        rule = _REFUSALS.get(problem_type(response.body), "") if response.status == 422 else ""
+        if rule == "directory-exists":
+            await self._store.published(epoch, NOT_OURS)
+            self._not_ours |= {epoch}
+            self._log.error("directory_not_ours", epoch=epoch)
+            return 1
+        if rule and self._deps.vouched.is_past((epoch - 1) * self._config.epoch_seconds):
             await self._store.published(epoch, GIVEN_UP)
             self._log.error("directory_too_late", epoch=epoch)
             return 1
         if response.status not in {200, 201}:
-            raise Fatal(f"the log answered {response.status} to the directory leaf of epoch {epoch}")
+            why = f", {rule} by its clock" if rule else ""
+            raise Fatal(f"the log answered {response.status} to the directory leaf of epoch {epoch}{why}")
         await self._store.published(epoch, _log_index(response.body))
         self._log.info("directory_published", epoch=epoch, in_time=self.epoch_now() < epoch - 1)
         return 1
@@ -263,18 +295,20 @@ class Issuer:
                 found[str(epoch),] += count
         return found
 
+    def trouble(self) -> str:
+        """That devices ask for tokens of a key which this issuer does not have, in words fit for the public; otherwise
+        the empty string."""
+        lost = sorted(self._not_ours & {self.epoch_now(), self.epoch_now() + 1})
+        if not lost:
+            return ""
+        return f"the log shows another directory for epoch {lost[0]} than this issuer has; put its database back"
+
     @property
     def keys_end(self) -> float:
-        """When the last epoch that has a key ends (POSIX seconds); 0 if there is no key."""
-        last = max((live.epoch for live in self._keys.values()), default=-1)
+        """When the last epoch ends that has keys, of those that should have some (POSIX seconds); 0 if none has."""
+        newest = self.epoch_now() + self._config.lookahead
+        last = max((live.epoch for live in self._keys.values() if live.epoch <= newest), default=-1)
         return float((last + 1) * self._config.epoch_seconds)
-
-
-def _too_late(response: HttpResponse) -> bool:
-    """Whether the log refused for a reason that no later try can change."""
-    if response.status != 422:
-        return False
-    return problem_type(response.body) in _FINAL_REFUSALS
 
 
 def _log_index(body: bytes) -> int:

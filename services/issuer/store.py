@@ -39,6 +39,12 @@ class IssuerStore(DatabaseStore):
         async with self._database.read() as connection:
             return set((await connection.execute(sa.select(DIRECTORIES.c.epoch))).scalars())
 
+    async def epochs_at(self, log_index: int) -> frozenset[int]:
+        """The epochs whose leaf has ``log_index`` recorded."""
+        statement = sa.select(DIRECTORIES.c.epoch).where(DIRECTORIES.c.log_index == log_index)
+        async with self._database.read() as connection:
+            return frozenset((await connection.execute(statement)).scalars())
+
     async def add_epoch(self, epoch: int, keys: Sequence[StoredKey], leaf: bytes) -> None:
         """Store an epoch's keys and its one directory leaf together. Raises ``IntegrityError`` for an epoch that has
         them. Counts as a write that must not be lost."""

@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 
-from tacit.ports import Clock
+from tacit.ports import Clock, SteadyClock
 
 
 class SystemClock:
@@ -15,6 +15,10 @@ class SystemClock:
     def now(self) -> float:
         """The system's POSIX time, in seconds."""
         return time.time()
+
+    def steady(self) -> float:
+        """Seconds since this machine started, those in which it slept included; nobody can set this clock."""
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     async def sleep(self, seconds: float) -> None:
         """Wait ``seconds`` of real time."""
@@ -35,10 +39,16 @@ class ShiftedClock:
         self._zero = base.now()
         self._start = self._zero if start is None else start
         self._rate = rate
+        self._jumped = 0.0
+        self._steady = base.steady if isinstance(base, SteadyClock) else base.now
 
     def now(self) -> float:
         """POSIX time in seconds, as shifted."""
         return self._start + (self._base.now() - self._zero) * self._rate
+
+    def steady(self) -> float:
+        """Seconds that have passed on this clock; a jump is time that passes."""
+        return self._steady() * self._rate + self._jumped
 
     async def sleep(self, seconds: float) -> None:
         """Return once ``seconds`` of shifted time have passed."""
@@ -49,6 +59,7 @@ class ShiftedClock:
         if seconds < 0:
             raise ValueError("a jump must not go backwards")
         self._start += seconds
+        self._jumped += seconds
 
 
 class OsEntropy:

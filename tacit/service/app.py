@@ -22,9 +22,11 @@ from tacit.adapters.databases.durability import DISK_ERRORS
 from tacit.adapters.databases.watermark import Recovery
 from tacit.adapters.network.tls import troubles
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal, Unavailable, drop_frames
+from tacit.moments import date_field
 from tacit.ports import Clock, Entropy, Observer, Transport, TransportError
 from tacit.service.base.driver import Driver, run_driver
 from tacit.service.base.log import REQUEST, RequestId, get_logger, hear_tls, places_of
+from tacit.service.base.vouched import ASK_SECONDS, AskingTime, VouchedTime, Voucher
 from tacit.service.http.callers import CALLERS, Callers
 from tacit.service.http.lean import expectation_failed, is_met, require_media_type
 from tacit.service.http.limits import busy, come_back
@@ -41,6 +43,7 @@ _HEALTH_PATHS = frozenset({HEALTH_PATH, READY_PATH})
 NO_ROUTE = "none"
 """The route label in metrics for a request that matches no route."""
 INTERNAL = "urn:tacit:problem:internal"
+CLOCK = "urn:tacit:problem:clock"
 UNAVAILABLE = "urn:tacit:problem:unavailable"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -57,6 +60,11 @@ class Deps:
     observer: Observer | None = None
     background: bool = True
     recovery: Recovery = Recovery.REFUSE
+    vouched: VouchedTime = field(init=False, repr=False, compare=False)
+    """The time that others vouch for. What cannot be undone asks it, never ``clock`` alone (P37)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "vouched", VouchedTime(self.clock))
 
     def saw(self, party: str, **what: str | int) -> None:
         """Tell the observer, where there is one, what ``party`` could read."""
@@ -65,6 +73,7 @@ class Deps:
 
 
 SERVICE_NAME = web.AppKey("service_name", str)
+_CHANGING = frozenset({"POST", "PUT", "DELETE", "PATCH"})
 DEPS = web.AppKey("deps", Deps)
 DRIVERS: web.AppKey[list[Driver]] = web.AppKey("drivers", list)
 TROUBLES: web.AppKey[list[Callable[[], str]]] = web.AppKey("troubles", list)
@@ -73,6 +82,8 @@ the health checks."""
 PROBES: web.AppKey[list[Probing]] = web.AppKey("probes", list)
 STEPS = web.AppKey("steps", Steps)
 METRICS = web.AppKey("metrics", Metrics)
+CLOCK_BOUND = web.AppKey("clock_bound", bool)
+"""Whether requests that change something wait while the clock is in doubt: their answers may be final."""
 COUNT: web.AppKey[Callable[[str, int, float], None]] = web.AppKey("count")
 """Counts an answer: the template of its route, its status, and the loop's time at which the request was read."""
 STOPPING = web.AppKey("stopping", asyncio.Event)
@@ -105,7 +116,9 @@ def make_app(
         lambda: "the service is stopping" if app[STOPPING].is_set() else "",
         lambda: "; ".join(troubles()),
         app[OPERATED].trouble,
+        deps.vouched.doubt,
     ]
+    app[CLOCK_BOUND] = False
     app[PROBES] = []
     app[STEPS] = Steps(deps.clock)
     app[METRICS] = metrics
@@ -139,6 +152,24 @@ def add_store(app: web.Application, store: Callable[[], Durable | None]) -> None
     app[TROUBLES].append(probing.trouble)
     app[METRICS].add("tacit_store_well", number_of(lambda: float(not probing.trouble())))
     _run_beside(app, probing, PROBE_SECONDS, "writing to the store")
+
+
+def voucher_of(deps: Deps, who: str) -> Voucher:
+    """The transport to a party whose time vouches for this service's; ``who`` names it in words, as "the log"."""
+    return Voucher(deps.transport, deps.vouched, who)
+
+
+def ask_time(app: web.Application, who: str, url: str) -> None:
+    """Ask a party for its time regularly, at ``url``; for services that ask it nothing else regularly."""
+    add_driver(app, AskingTime(voucher_of(app[DEPS], who), url), ASK_SECONDS, f"asking {who} for the time")
+
+
+def require_clock(app: web.Application) -> None:
+    """Refuse a request while the clock is in doubt, if its answer may be final. Raises ``Abort`` (503)."""
+    deps = app[DEPS]
+    if app[CLOCK_BOUND] and deps.vouched.doubt():
+        headers = {"Retry-After": come_back(deps.entropy)}
+        raise Abort(CLOCK, status=503, title="The clock of this service is in doubt.", headers=headers)
 
 
 def _run_beside(app: web.Application, driver: Driver, idle_seconds: float, doing: str) -> asyncio.Event:
@@ -262,6 +293,8 @@ async def _in_time(request: web.Request, handler: Handler) -> web.StreamResponse
     connection = connection_of(request)
     if connection is not None and connection.late:
         raise busy(request.app[DEPS].entropy)
+    if request.method in _CHANGING:
+        require_clock(request.app)
     return await handler(request)
 
 
@@ -302,8 +335,9 @@ def _kept_headers(error: web.HTTPException) -> dict[str, str]:
     return {name: error.headers[name] for name in ("Allow", "Retry-After", "WWW-Authenticate") if name in error.headers}
 
 
-async def _response_headers(_request: web.Request, response: web.StreamResponse) -> None:
+async def _response_headers(request: web.Request, response: web.StreamResponse) -> None:
     headers = response.headers
+    headers["Date"] = date_field(int(request.app[DEPS].clock.now()))  # others judge their clocks by this service's
     if "Cache-Control" not in headers:
         headers["Cache-Control"] = "no-store"
     headers["X-Content-Type-Options"] = "nosniff"

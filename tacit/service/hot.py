@@ -11,7 +11,7 @@ import asyncio
 from aiohttp import web
 
 from tacit.errors import drop_frames
-from tacit.service.app import COUNT, DEPS, NO_ROUTE, abort_of, heed_expect, read_body
+from tacit.service.app import COUNT, DEPS, NO_ROUTE, abort_of, heed_expect, read_body, require_clock
 from tacit.service.base.log import REQUEST, RequestId
 from tacit.service.http.lean import HotRoute, HotRoutes, Reader, Serving
 from tacit.service.http.limits import busy
@@ -61,6 +61,7 @@ def serving(app: web.Application) -> Serving | None:
 
 
 async def _respond(app: web.Application, reader: Reader, *, late: bool) -> Answer:
+    require_clock(app)
     if late:
         raise busy(app[DEPS].entropy)
     if reader.refusal is not None:

@@ -28,6 +28,7 @@ from tacit.ports import HttpResponse
 from tacit.service.app import DRIVERS, Deps
 from tacit.service.base.keys import write_signing_key
 from tacit.service.base.secret_files import write_secret
+from tacit.service.base.vouched import AskingTime
 from tacit.signing import generate_signing_key
 from tacit.tokens.attestation import (
     Evidence,
@@ -104,7 +105,12 @@ class Stage:
         await self.network.unmount(ATTESTER)
         app = attester.app.create_app(self.config(**changes), deps)
         await self.network.mount(ATTESTER, app)
+        self.app = app
         return app
+
+    async def ask_time(self) -> None:
+        """Let the attester hear the issuer's time."""
+        await next(one for one in self.app[DRIVERS] if isinstance(one, AskingTime)).step()
 
     def device(self, name: str = "device", lifetime: float = 30.0 * EPOCH) -> SoftwareDevice:
         return authority().issue(name, ENTROPY, NOW, lifetime)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,7 @@ class Running:
     async def restart(self, **changes: Any) -> None:
         """Stop the running application, if any, and start a new one on the same state."""
         self.settings = self.settings.model_copy(update=changes)
+        self.deps = replace(self.deps)
         await self.network.unmount(GATEWAY_URL)
         self.app = create_app(self.settings, self.deps)
         await self.network.mount(GATEWAY_URL, self.app)
@@ -129,7 +130,7 @@ async def starting(tmp_path: Path) -> AsyncIterator[Start]:
     write_secret(tmp_path / "bearer", b"relay-credential\n")
     async with AsyncExitStack() as stack:
 
-        async def run(**changed: Any) -> Running:
+        async def run(now: float = 1_800_000_007, **changed: Any) -> Running:
             data = {
                 "state_dir": str(tmp_path / "state"),
                 "relay_bearer": str(tmp_path / "bearer"),
@@ -139,7 +140,7 @@ async def starting(tmp_path: Path) -> AsyncIterator[Start]:
                 **changed,
             }
             config = parse_config(data, GatewayConfig)
-            clock, targets, observed = SimClock(1_800_000_007), Targets(), Observed()
+            clock, targets, observed = SimClock(now), Targets(), Observed()
             deps = Deps(clock, SeededEntropy(1), targets, observed, background=False)
             network = await stack.enter_async_context(InProcessTransport(client_address=CLIENT))
             running = Running(network, targets, observed, clock, config, deps)

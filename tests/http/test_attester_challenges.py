@@ -13,13 +13,16 @@ import pytest
 from attester.challenges import Challenges
 from attester.handlers import ATTESTER as ATTESTER_KEY
 from attester.schema import METADATA
+from infra.lab.kit.clock import SimClock
 from tacit.service.app import DRIVERS
 from tacit.tokens.attestation import (
     Evidence,
 )
 from tests.http.attester_stage import (
+    ATTESTER,
     ENTROPY,
     EPOCH,
+    NOW,
     Stage,
     good,
     staged,
@@ -112,6 +115,7 @@ async def test_a_clock_that_was_ahead_for_a_while_gives_nobody_a_second_token(st
     stage.clock.jump(300 * EPOCH)
     await app[DRIVERS][0].step()
     stage.clock.set_back(300 * EPOCH)
+    await stage.ask_time()
     for _ in range(2):
         sent = stage.forwarded()
         for request in (had, stage.pending().request, stage.pending(1).request):
@@ -121,6 +125,33 @@ async def test_a_clock_that_was_ahead_for_a_while_gives_nobody_a_second_token(st
         await stage.restart()
     stage.clock.jump(EPOCH)
     assert (await stage.ask(device, stage.pending(0, 20_001).request)).status == 200
+
+
+@pytest.mark.parametrize("days", [-30 * 365, -31, 70, 30 * 365])
+@pytest.mark.parametrize("start", [False, True], ids=["running", "at start"])
+async def test_a_clock_that_jumps_alone_forgets_nothing_and_closes_nothing(
+    stage: Stage, days: int, start: bool
+) -> None:
+    right, device, request = SimClock(NOW), stage.device(), stage.pending().request
+    assert (await stage.ask(device, request)).status == 200
+    before = _rows(stage)
+    stage.clock.set_back(-days * EPOCH)
+    stage.between.dated = right.now
+    if start:
+        await stage.restart()
+        await stage.app[DRIVERS][0].step()
+        assert _rows(stage) == before, "nobody has vouched for the clock yet"
+        await stage.ask_time()
+    await stage.app[DRIVERS][0].step()
+    assert _rows(stage) == before
+    answer = await stage.network.request("GET", f"{ATTESTER}/readyz")
+    assert (answer.status, b"this machine's clock says" in answer.body) == (503, True)
+    assert (await stage.network.request("POST", f"{ATTESTER}/v1/challenge")).status == 503
+    stage.clock.set_back(days * EPOCH)
+    await stage.ask_time()
+    assert (await stage.ask(device, request)).status == 200, "the token that it had, and no second one"
+    assert (await stage.ask(device, stage.pending().request)).status == 429
+    assert (await stage.network.request("GET", f"{ATTESTER}/readyz")).status == 200
 
 
 async def test_a_challenge_of_a_clock_that_was_ahead_ends_with_the_correction(stage: Stage) -> None:

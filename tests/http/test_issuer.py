@@ -24,8 +24,9 @@ from tacit.adapters.databases.watermark import Recovery
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.tls import ClientTls
 from tacit.errors import Fatal, UsageError
+from tacit.moments import date_field
 from tacit.ports import HttpResponse, Transport, TransportError
-from tacit.service.app import DRIVERS, Deps
+from tacit.service.app import DEPS, DRIVERS, Deps
 from tacit.service.base.config import Listen
 from tacit.service.base.driver import Driver
 from tacit.service.base.keys import write_signing_key
@@ -59,6 +60,7 @@ MAKE_KEY = IssuerKey.generate
 class Log:
     """The recipe server's side: keeps leaves, answers as told."""
 
+    clock: SimClock
     leaves: list[bytes] = field(default_factory=list)
     status: int = 201
     refusal: str = ""
@@ -71,9 +73,17 @@ class Log:
             return web.json_response({"type": f"urn:tacit:refusal:{self.refusal}"}, status=422)
         return web.json_response({"index": len(self.leaves)}, status=self.status)
 
+    async def get(self, _request: web.Request) -> web.Response:
+        return web.Response()
+
+    async def date(self, _request: web.Request, response: web.StreamResponse) -> None:
+        response.headers["Date"] = date_field(int(self.clock.steady()))
+
     def app(self) -> web.Application:
         app = web.Application()
         app.router.add_post("/v1/leaves", self.post)
+        app.router.add_get("/checkpoint", self.get)
+        app.on_response_prepare.append(self.date)
         return app
 
 
@@ -102,6 +112,8 @@ class Stage:
 
     async def run(self, name: str) -> int:
         moved = 0
+        if name == "KeyDriver":
+            self.app[DEPS].vouched.hear("the log", self.clock.now())
         while step := await self.driver(name).step():
             moved += step
         return moved
@@ -141,7 +153,8 @@ def key_number(_number: int) -> IssuerKey:
 async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stage]:
     write_signing_key(tmp_path / "signing.key", SIGNER)
     write_secret(tmp_path / "attester.credential", CREDENTIAL.encode() + b"\n")
-    log, clock, seen = Log(), SimClock(NOW), Seen()
+    clock, seen = SimClock(NOW), Seen()
+    log = Log(clock)
     numbers = itertools.count()
     monkeypatch.setattr(IssuerKey, "generate", lambda _bits: key_number(next(numbers)))
     async with InProcessTransport({LOG: log.app()}) as network:
@@ -352,6 +365,62 @@ async def test_a_log_that_refuses_is_asked_again(stage: Stage) -> None:
     assert await stage.run("DirectoryDriver") == 3
 
 
+async def test_a_log_whose_clock_is_ahead_makes_the_issuer_give_up_nothing(stage: Stage) -> None:
+    await stage.run("KeyDriver")
+    await stage.run("DirectoryDriver")
+    stage.clock.jump(EPOCH)
+    await stage.run("KeyDriver")
+    stage.log.status, stage.log.refusal = 422, "directory-over"
+    with pytest.raises(Fatal, match="directory-over by its clock"):
+        await stage.driver("DirectoryDriver").step()
+    stage.log.status = 201
+    assert await stage.run("DirectoryDriver") == 1
+
+
+async def test_an_issuer_whose_epoch_has_another_directory_in_the_log_signs_nothing_for_it_and_is_not_ready(
+    stage: Stage,
+) -> None:
+    await stage.run("KeyDriver")
+    stage.log.status, stage.log.refusal = 422, "directory-exists"
+    assert await stage.driver("DirectoryDriver").step() == 1
+    stage.log.status = 201
+    assert await stage.run("DirectoryDriver") == 2
+    for again in range(2):
+        answer = await stage.network.request("GET", ISSUER + "/readyz")
+        assert (answer.status, b"another directory for epoch 20000" in answer.body) == (503, True)
+        assert {key.epoch for key in (await stage.directory()).keys} == {20_001, 20_002}
+        if not again:
+            await stage.restart()
+    stage.clock.jump(EPOCH)
+    assert (await stage.network.request("GET", ISSUER + "/readyz")).status == 200
+
+
+@pytest.mark.parametrize("days", [-30 * 365, -31, 70, 30 * 365])
+@pytest.mark.parametrize("start", [False, True], ids=["running", "at start"])
+async def test_a_clock_that_jumps_costs_no_key_and_makes_none_that_nobody_can_use(
+    stage: Stage, days: int, start: bool
+) -> None:
+    await stage.run("KeyDriver")
+    await stage.run("DirectoryDriver")
+    before, body = await stage.directory(), b""
+    stage.clock.set_back(-days * 86_400)
+    if start:
+        await stage.restart()
+        assert await stage.driver("KeyDriver").step() == 0, "nobody has vouched for the clock yet"
+        await stage.driver("AskingTime").step()
+    for _ in range(2):
+        assert await stage.driver("KeyDriver").step() == 0
+        answer = await stage.network.request("GET", ISSUER + "/readyz")
+        assert (answer.status, b"this machine's clock says" in answer.body) == (503, True)
+        assert (await stage.ask(body)).status == 503, "an answer may be final"
+    stage.clock.set_back(days * 86_400)
+    await stage.driver("AskingTime").step()
+    assert await stage.driver("KeyDriver").step() == 0
+    assert await stage.directory() == before
+    assert (await token_for(stage, 20_000, 0)).status == 200
+    assert (await stage.network.request("GET", ISSUER + "/readyz")).status == 200
+
+
 @pytest.mark.parametrize("rule", ["directory-over", "directory-late"])
 async def test_a_leaf_that_came_too_late_does_not_hold_up_the_later_ones(stage: Stage, rule: str) -> None:
     await stage.run("KeyDriver")
@@ -429,10 +498,11 @@ async def test_issuance_is_counted_by_slot_and_nothing_else_is_logged(
 async def test_a_running_service_has_keys_before_it_takes_requests(tmp_path: Path) -> None:
     write_signing_key(tmp_path / "signing.key", SIGNER)
     write_secret(tmp_path / "attester.credential", CREDENTIAL.encode())
-    log = Log()
+    clock = SimClock(NOW)
+    log = Log(clock)
     async with InProcessTransport({LOG: log.app()}) as network:
         transport: Transport = network
-        deps = Deps(SimClock(NOW), SeededEntropy(1), transport)
+        deps = Deps(clock, SeededEntropy(1), transport)
         await network.mount(ISSUER, create_app(config_in(tmp_path, slots_per_epoch=1, storage="memory"), deps))
         response = await network.request("GET", ISSUER + WELL_KNOWN_PATH)
         assert len(IssuerDirectory.decode(response.body).keys) == 3

@@ -31,6 +31,10 @@ class SharedClock(SystemClock):
         """POSIX time in seconds, as moved ahead."""
         return super().now() + self._ahead
 
+    def steady(self) -> float:
+        """Seconds that have passed; a jump is time that passes."""
+        return super().steady() + self._ahead
+
     def jump(self, seconds: float) -> None:
         """Move the time forward by ``seconds`` >= 0, in every process."""
         if seconds < 0:

@@ -19,6 +19,7 @@ class SimClock:
 
     def __init__(self, now: float = 1_700_000_000.0, *, autojump: float | None = None) -> None:
         self._now = now
+        self._wrong = 0.0
         self._autojump = autojump
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._order = itertools.count()
@@ -27,6 +28,10 @@ class SimClock:
     def now(self) -> float:
         """Simulated POSIX time in seconds."""
         return self._now
+
+    def steady(self) -> float:
+        """Seconds that have passed, whatever ``set_back`` did."""
+        return self._now + self._wrong
 
     async def sleep(self, seconds: float) -> None:
         """Return once the clock has moved ``seconds`` on; at once for 0 or less."""
@@ -61,8 +66,10 @@ class SimClock:
         self._now = max(self._now, end)
 
     def set_back(self, seconds: float) -> None:
-        """Set the clock back by ``seconds``; sleepers stay due when they were."""
+        """Set the clock back by ``seconds``, or ahead by ``-seconds``, as no time passes; sleepers stay due when they
+        were."""
         self._now -= seconds
+        self._wrong += seconds
 
     def _wake_next(self, end: float) -> bool:
         self._drop_cancelled()

@@ -7,7 +7,7 @@ import copy
 import http.client
 import io
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import TracebackType
 from typing import Any
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from tacit.adapters.network.origins import origin_of
+from tacit.moments import date_field
 from tacit.ports import Clock, HttpResponse, Transport, TransportError
 from tacit.service.run import Runner
 
@@ -277,6 +278,9 @@ class FaultyTransport:
     def __init__(self, inner: Transport, plan: Plan = no_faults, *, clock: Clock | None = None) -> None:
         self.plan = plan
         self.exchanges: list[Exchange] = []
+        self.dated: Callable[[], float] | None = None
+        """The clock of whoever answers (POSIX seconds), where it is another one than the network's applications have.
+        """
         self._inner = inner
         self._clock = clock
         self._cut: set[str] = set()
@@ -313,4 +317,6 @@ class FaultyTransport:
             response = await self._inner.request(method, url, headers=headers, body=body)
         if kind is FaultKind.LOSE_RESPONSE:
             raise TransportError(f"{method} failed: response lost")
+        if self.dated is not None:
+            return replace(response, headers={**response.headers, "date": date_field(int(self.dated()))})
         return response

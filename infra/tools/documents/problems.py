@@ -13,7 +13,7 @@ from services.leader.senders import NOT_ALLOWED
 from tacit.aggregator.one_server.handlers import UNKNOWN
 from tacit.errors import REFUSAL_PREFIX
 from tacit.roles.batches import INTERVAL_OPEN_PROBLEM, RATE_BOUND_PROBLEM
-from tacit.service.app import INTERNAL, UNAVAILABLE
+from tacit.service.app import CLOCK, INTERNAL, UNAVAILABLE
 from tacit.service.http.auth import UNAUTHORIZED
 from tacit.service.http.limits import BUSY
 
@@ -70,7 +70,7 @@ OF_SERVICES = (
         WINDOW_RESTORED,
         "503",
         "gateway, inside",
-        "the date lies before the loss of a restored replay window; `Retry-After`",
+        "the date lies before the loss of a replay window: restored, or on a Redis with another time; `Retry-After`",
     ),
     (TARGET_REFUSED, "403", "gateway, inside", "the target is not on the allow list"),
     (TARGET_UNREACHABLE, "502, 504", "gateway, inside", "the target did not answer"),
@@ -82,6 +82,13 @@ OF_SERVICES = (
         "503",
         "all",
         "a store cannot be reached or a disk is full; the request may have had an effect; `Retry-After`, `error_id`",
+    ),
+    (
+        CLOCK,
+        "503",
+        "gateway, issuer, attester, aggregators",
+        "this service's clock and the time that others vouch for differ, so it gives no answer that might be final; "
+        "`Retry-After`",
     ),
     (INTERNAL, "500", "all", "an internal error; an `error_id`, details only in the service's log"),
 )

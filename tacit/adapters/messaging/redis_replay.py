@@ -27,6 +27,8 @@ class RedisSeen:
         self._redis = connect(url)
         self._prefix = f"{prefix}:{name}:seen:".encode()
         self._durability = Durability()
+        self.time = 0.0
+        """The server's time when it answered last (POSIX seconds)."""
 
     async def open(self) -> None:
         """Connect. Raises ``UsageError`` where the server does not answer or may evict keys."""
@@ -44,15 +46,19 @@ class RedisSeen:
         await self._redis.aclose()
 
     async def add(self, entries: Sequence[tuple[bytes, int]]) -> list[bool]:
-        """Remember each key for its number of seconds (at least one); return for each entry whether it is new.
+        """Remember each key for its number of seconds (at least one) by the server's clock; return for each entry
+        whether it is new.
 
         Raises ``Unavailable`` where the server does not take them all; those that it took stay taken.
         """
         pipeline = self._redis.pipeline(transaction=False)
         for key, seconds in entries:
             pipeline.set(self._prefix + key, b"", nx=True, ex=max(1, seconds))
+        pipeline.time()
         with self._durability.noting(), _typed():
-            return [answer is not None for answer in await pipeline.execute()]
+            *answers, (seconds, microseconds) = await pipeline.execute()
+        self.time = seconds + microseconds / 1e6
+        return [answer is not None for answer in answers]
 
     @property
     def trouble(self) -> str:
