@@ -239,4 +239,4 @@ def _is_good(_context: object, response: bhttp.Response, *_: object) -> bool:
 def test_a_frame_holds_at_least_one_message(tmp_path: Path) -> None:
     config = RelayConfig(state_dir=tmp_path, gateway_url=GATEWAY_URL, frames={"max_bytes": 4096})
     with pytest.raises(UsageError, match="max_bytes"):
-        create_relay(config, Deps(None, entropy, make_transport(config)))  # type: ignore[arg-type]
+        create_relay(config, Deps(SimClock(), entropy, make_transport(config)))
