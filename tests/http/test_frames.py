@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.clock import SimClock
 from relay.app import create_app as create_relay
 from relay.app import make_transport
 from relay.config import RelayConfig
