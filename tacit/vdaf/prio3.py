@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from tacit.vdaf.circuits import Circuit, Count, Histogram, MultihotCountVec, Sum, SumVec
 from tacit.vdaf.field import Field64, Field128
@@ -27,7 +27,7 @@ from tacit.vdaf.shares import (
     VerifierShare,
     VerifyState,
 )
-from tacit.vdaf.xof import XofTurboShake128
+from tacit.vdaf.xof import Xof, XofTurboShake128
 
 __all__ = [
     "HelperInputShare",
@@ -70,15 +70,18 @@ class Prio3(ShareCodec[M]):
     VERIFY_KEY_SIZE = 32
     NONCE_SIZE = 16
     ROUNDS = 1
+    XOF: ClassVar[type[Xof]] = XofTurboShake128
+    LEAST_PROOFS: ClassVar[int] = 3
+    """Of a circuit with joint randomness over Field64."""
 
     def __init__(self, circuit: Circuit[M], algorithm_id: int, shares: int, proofs: int = 1) -> None:
-        """``shares`` in 2 ... 255, ``proofs`` in 1 ... 255 (at least 3 for a joint-randomness circuit over
-        Field64). Raises ``ValueError`` otherwise."""
+        """``shares`` in 2 ... 255, ``proofs`` in 1 ... 255 (at least ``LEAST_PROOFS`` for a joint-randomness
+        circuit over Field64). Raises ``ValueError`` otherwise."""
         for name, value, least in (("shares", shares, 2), ("proofs", proofs, 1)):
             if not isinstance(value, int) or not least <= value <= 255:
                 raise ValueError(f"{name} must be an integer between {least} and 255, not {value!r}")
-        if circuit.JOINT_RAND_LEN and circuit.field is Field64 and proofs < 3:
-            raise ValueError("a circuit with joint randomness over Field64 needs at least 3 proofs")
+        if circuit.JOINT_RAND_LEN and circuit.field is Field64 and proofs < self.LEAST_PROOFS:
+            raise ValueError(f"a circuit with joint randomness over Field64 needs at least {self.LEAST_PROOFS} proofs")
         super().__init__(circuit, shares, proofs)
         self.ID = algorithm_id
         self.RAND_SIZE = SEED_SIZE * shares * (2 if self._has_joint_rand else 1)
@@ -258,7 +261,7 @@ class Prio3(ShareCodec[M]):
         return self._dst_prefix + usage.to_bytes(2, "big") + ctx
 
     def _expand(self, ctx: bytes, usage: int, seed: bytes, binder: bytes, length: int) -> list[int]:
-        return XofTurboShake128.expand_into_vec(self.field, seed, self._dst(usage, ctx), binder, length)
+        return self.XOF.expand_into_vec(self.field, seed, self._dst(usage, ctx), binder, length)
 
     def _expand_per_proof(self, ctx: bytes, usage: int, seed: bytes, binder: bytes, length: int) -> list[int]:
         binder = bytes((self.PROOFS,)) + binder
@@ -282,11 +285,11 @@ class Prio3(ShareCodec[M]):
 
     def _joint_rand_part(self, ctx: bytes, agg_id: int, blind: bytes, meas_share: list[int], nonce: bytes) -> bytes:
         binder = bytes((agg_id,)) + nonce + self.field.encode_vec(meas_share)
-        return XofTurboShake128.derive_seed(blind, self._dst(USAGE_JOINT_RAND_PART, ctx), binder)
+        return self.XOF.derive_seed(blind, self._dst(USAGE_JOINT_RAND_PART, ctx), binder)
 
     def _joint_rand_seed(self, ctx: bytes, parts: Sequence[bytes]) -> bytes:
         dst = self._dst(USAGE_JOINT_RAND_SEED, ctx)
-        return XofTurboShake128.derive_seed(bytes(SEED_SIZE), dst, b"".join(parts))
+        return self.XOF.derive_seed(bytes(SEED_SIZE), dst, b"".join(parts))
 
     def _joint_rands(self, ctx: bytes, seed: bytes) -> list[int]:
         return self._expand_per_proof(ctx, USAGE_JOINT_RANDOMNESS, seed, b"", self.flp.JOINT_RAND_LEN)

@@ -5,7 +5,7 @@ DAP has two Aggregators, so every instance here has two shares.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tacit.codec import Reader, Writer
@@ -24,6 +24,8 @@ from tacit.vdaf.prio3 import (
     Prio3Sum,
     Prio3SumVec,
 )
+from tacit.vdaf.sum_vec_field64 import ALGORITHM_ID as SUM_VEC_FIELD64
+from tacit.vdaf.sum_vec_field64 import Prio3SumVecField64Multiproof
 from tacit.vdaf.vector_bounds import VectorBounds
 
 SHARES = 2
@@ -56,28 +58,36 @@ def vdaf_from_configuration(vdaf_type: int, configuration: bytes) -> Prio3[Any]:
 
 
 def _read(vdaf_type: int, reader: Reader) -> Prio3[Any]:
-    if vdaf_type == COUNT:
-        return Prio3Count(SHARES)
-    if vdaf_type == SUM:
-        return Prio3Sum(SHARES, max_measurement=reader.uint(8))
-    if vdaf_type == SUM_VEC:
-        length, max_measurement, chunk_length = reader.uint(4), reader.uint(8), reader.uint(4)
-        return Prio3SumVec(SHARES, length, max_measurement, chunk_length)
-    if vdaf_type == HISTOGRAM:
-        length, chunk_length = reader.uint(4), reader.uint(4)
-        return Prio3Histogram(SHARES, length, chunk_length)
-    if vdaf_type == MULTIHOT_COUNT_VEC:
-        length, chunk_length, max_weight = reader.uint(4), reader.uint(4), reader.uint(8)
-        return Prio3MultihotCountVec(SHARES, length, max_weight, chunk_length)
-    if vdaf_type == L1_BOUND_SUM:
-        length, max_value, chunk_length = reader.uint(4), reader.uint(8), reader.uint(4)
-        return Prio3L1BoundSum(SHARES, length, max_value, chunk_length)
-    if vdaf_type == L2_BOUND_SUM:
-        bounds = VectorBounds(reader.uint(4), *(reader.uint(8) for _ in range(5)))
-        return Prio3L2BoundSum(SHARES, bounds, reader.uint(4))
-    if vdaf_type == COUNT_VEC:
-        return Prio3CountVec(SHARES, reader.uint(4))
-    raise DecodeError(f"VDAF type {vdaf_type:#010x} is not known")
+    """Read the parameters of the VDAF, in the order of its configuration."""
+    read = _READERS.get(vdaf_type)
+    if read is None:
+        raise DecodeError(f"VDAF type {vdaf_type:#010x} is not known")
+    return read(reader)
+
+
+def _read_multihot(reader: Reader) -> Prio3[Any]:
+    length, chunk_length, max_weight = reader.uint(4), reader.uint(4), reader.uint(8)
+    return Prio3MultihotCountVec(SHARES, length, max_weight, chunk_length)
+
+
+def _read_l2_bound_sum(reader: Reader) -> Prio3[Any]:
+    bounds = VectorBounds(reader.uint(4), *(reader.uint(8) for _ in range(5)))
+    return Prio3L2BoundSum(SHARES, bounds, reader.uint(4))
+
+
+_READERS: dict[int, Callable[[Reader], Prio3[Any]]] = {
+    COUNT: lambda _: Prio3Count(SHARES),
+    SUM: lambda reader: Prio3Sum(SHARES, reader.uint(8)),
+    SUM_VEC: lambda reader: Prio3SumVec(SHARES, reader.uint(4), reader.uint(8), reader.uint(4)),
+    SUM_VEC_FIELD64: lambda reader: Prio3SumVecField64Multiproof(
+        SHARES, reader.uint(4), reader.uint(8), reader.uint(4), reader.uint(1)
+    ),
+    HISTOGRAM: lambda reader: Prio3Histogram(SHARES, reader.uint(4), reader.uint(4)),
+    MULTIHOT_COUNT_VEC: _read_multihot,
+    L1_BOUND_SUM: lambda reader: Prio3L1BoundSum(SHARES, reader.uint(4), reader.uint(8), reader.uint(4)),
+    L2_BOUND_SUM: _read_l2_bound_sum,
+    COUNT_VEC: lambda reader: Prio3CountVec(SHARES, reader.uint(4)),
+}
 
 
 def vdaf_configuration(vdaf: Prio3[Any]) -> bytes:
@@ -96,6 +106,8 @@ def vdaf_configuration(vdaf: Prio3[Any]) -> bytes:
             writer.uint(vdaf.max_measurement, 8)
         case Prio3SumVec():
             writer.uint(vdaf.length, 4).uint(vdaf.max_measurement, 8).uint(vdaf.chunk_length, 4)
+        case Prio3SumVecField64Multiproof():
+            writer.uint(vdaf.length, 4).uint(vdaf.max_measurement, 8).uint(vdaf.chunk_length, 4).uint(vdaf.PROOFS, 1)
         case Prio3Histogram():
             writer.uint(vdaf.length, 4).uint(vdaf.chunk_length, 4)
         case Prio3MultihotCountVec():

@@ -16,6 +16,7 @@ from tacit.vdaf.prio3 import (
     Prio3Sum,
     Prio3SumVec,
 )
+from tacit.vdaf.sum_vec_field64 import Prio3SumVecField64Multiproof
 from tacit.vdaf.vector_bounds import VectorBounds
 
 
@@ -47,7 +48,7 @@ def _plausible(vdaf: Prio3[Any], values: tuple[int, ...], report_count: int, sla
         return False
     if isinstance(vdaf, (Prio3Count, Prio3CountVec, Prio3Histogram, Prio3MultihotCountVec)):
         return all(0 <= value <= report_count for value in values)
-    if isinstance(vdaf, (Prio3Sum, Prio3SumVec)):
+    if isinstance(vdaf, (Prio3Sum, Prio3SumVec, Prio3SumVecField64Multiproof)):
         return all(-slack <= value <= report_count * vdaf.max_measurement + slack for value in values)
     if isinstance(vdaf, Prio3L1BoundSum):
         most = report_count * vdaf.max_value

@@ -1,11 +1,12 @@
-"""XofTurboShake128, the extendable output function of Prio3 (draft-irtf-cfrg-vdaf, section 6.2.1).
+"""Extendable output functions, and XofTurboShake128, that of Prio3 (draft-irtf-cfrg-vdaf, section 6.2.1).
 
-TurboSHAKE128 (RFC 9861) with domain byte 1 over ``le16(len(dst)) || dst || u8(len(seed)) || seed || binder``.
-The output is one continuous stream.
+The latter is TurboSHAKE128 (RFC 9861) with domain byte 1 over ``le16(len(dst)) || dst || u8(len(seed)) || seed ||
+binder``. The output is one continuous stream.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from functools import cache
 from typing import Any
 
@@ -22,23 +23,19 @@ def _turbo_shake() -> Any:
     return TurboSHAKE128
 
 
-class XofTurboShake128:
-    """One output stream, bound to a seed, a domain separation tag and a binder string."""
+class Xof(ABC):
+    """One output stream, bound to a seed, a domain separation tag and a binder string (draft-irtf-cfrg-vdaf, section
+    6.2)."""
 
     SEED_SIZE = 32
 
+    @abstractmethod
     def __init__(self, seed: bytes, dst: bytes, binder: bytes = b"") -> None:
-        if len(dst) > 0xFFFF:
-            raise ValueError(f"a domain separation tag of {len(dst)} bytes is too long")
-        if len(seed) > 0xFF:
-            raise ValueError(f"a seed of {len(seed)} bytes is too long")
-        message = len(dst).to_bytes(2, "little") + dst + bytes((len(seed),)) + seed + binder
-        self._stream = _turbo_shake().new(domain=_DOMAIN, data=message)
+        """Raises ``ValueError`` for a seed or a domain separation tag that is too long."""
 
+    @abstractmethod
     def next(self, length: int) -> bytes:
         """The next ``length`` bytes of the stream."""
-        output: bytes = self._stream.read(length)
-        return output
 
     def next_vec(self, field: type[Field], length: int) -> list[int]:
         """The next ``length`` uniform field elements; blocks that are not below the modulus are skipped."""
@@ -58,3 +55,20 @@ class XofTurboShake128:
     def expand_into_vec(cls, field: type[Field], seed: bytes, dst: bytes, binder: bytes, length: int) -> list[int]:
         """The first ``length`` field elements of the stream."""
         return cls(seed, dst, binder).next_vec(field, length)
+
+
+class XofTurboShake128(Xof):
+    """TurboSHAKE128 over tag, seed and binder."""
+
+    def __init__(self, seed: bytes, dst: bytes, binder: bytes = b"") -> None:
+        if len(dst) > 0xFFFF:
+            raise ValueError(f"a domain separation tag of {len(dst)} bytes is too long")
+        if len(seed) > 0xFF:
+            raise ValueError(f"a seed of {len(seed)} bytes is too long")
+        message = len(dst).to_bytes(2, "little") + dst + bytes((len(seed),)) + seed + binder
+        self._stream = _turbo_shake().new(domain=_DOMAIN, data=message)
+
+    def next(self, length: int) -> bytes:
+        """The next ``length`` bytes of the stream."""
+        output: bytes = self._stream.read(length)
+        return output

@@ -20,11 +20,19 @@ SUM = {"type": "Prio3Sum", "max_measurement": "255"}
 SUM_VEC = {"type": "Prio3SumVec", "length": "4", "max_measurement": "7", "chunk_length": "3"}
 HISTOGRAM = {"type": "Prio3Histogram", "length": "5", "chunk_length": "2"}
 MULTIHOT = {"type": "Prio3MultihotCountVec", "length": "4", "max_weight": "2", "chunk_length": "2"}
+MULTIPROOF = {
+    "type": "Prio3SumVecField64MultiproofHmacSha256Aes128",
+    "proofs": "2",
+    "length": "3",
+    "max_measurement": "7",
+    "chunk_length": "2",
+}
 L1_BOUND = {"type": "Prio3L1BoundSum", "length": "3", "max_value": "9", "chunk_length": "4"}
 FLOWS: list[tuple[dict[str, str], list[Any], Any]] = [
     (COUNT, ["1", "0", "1", "1"], "3"),
     (SUM, ["1", "255", "40", "4"], "300"),
     (SUM_VEC, [["0", "1", "2", "7"], ["7", "7", "0", "0"], ["1", "1", "1", "1"]], ["8", "9", "3", "8"]),
+    (MULTIPROOF, [["0", "1", "7"], ["7", "7", "0"], ["1", "0", "0"]], ["8", "8", "7"]),
     (HISTOGRAM, ["0", "4", "4", "2"], ["1", "0", "1", "0", "2"]),
     (MULTIHOT, [["1", "0", "0", "1"], ["0", "0", "0", "1"], ["1", "1", "0", "0"]], ["2", "1", "0", "2"]),
     (L1_BOUND, [["9", "0", "0"], ["2", "3", "4"], ["0", "0", "0"]], ["11", "3", "4"]),

@@ -26,7 +26,8 @@ from tacit.vdaf.prio3 import (
     Prio3SumVec,
 )
 from tacit.vdaf.registry import SHARES, vdaf_configuration, vdaf_from_configuration
-from tacit.version import DapVersion
+from tacit.vdaf.sum_vec_field64 import Prio3SumVecField64Multiproof
+from tacit.version import JANUS_MAIN, DapVersion
 
 JANUS_TASK_INFO = b"task-info"
 """What Janus's test servers write for a task whose requests give no ``task_info``."""
@@ -58,6 +59,7 @@ class Vdaf(Document):
     chunk_length: Number | None = None
     max_weight: Number | None = None
     max_value: Number | None = None
+    proofs: Number | None = None
 
     def instance(self) -> Prio3[Any]:
         """The VDAF. Raises ``UsageError`` for one that is not supported, ``ValueError`` for wrong parameters."""
@@ -69,6 +71,10 @@ class Vdaf(Document):
                 made = Prio3Sum(SHARES, self._most())
             case "Prio3SumVec":
                 made = Prio3SumVec(SHARES, self._number("length"), self._most(), self._number("chunk_length"))
+            case "Prio3SumVecField64MultiproofHmacSha256Aes128":
+                made = Prio3SumVecField64Multiproof(
+                    SHARES, self._number("length"), self._most(), self._number("chunk_length"), self._number("proofs")
+                )
             case "Prio3Histogram":
                 made = Prio3Histogram(SHARES, self._number("length"), self._number("chunk_length"))
             case "Prio3MultihotCountVec":
@@ -144,10 +150,10 @@ class TaskMembers(Document):
         return kind.decode(made.encode())
 
     def _info(self, version: DapVersion) -> bytes:
-        """``task_info`` as given; if absent, what Janus's test servers write or, in DAP-18 proper, the task id."""
+        """``task_info`` as given; if absent, what Janus's test servers write or, in the drafts proper, the task id."""
         if self.task_info is not None:
             return unb64url(self.task_info, what="task_info")
-        return self.id if version.least_task_info else JANUS_TASK_INFO
+        return JANUS_TASK_INFO if version is JANUS_MAIN else self.id
 
     def _extensions(self) -> tuple[TaskExtension, ...]:
         end = self.task_end

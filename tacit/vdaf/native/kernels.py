@@ -19,6 +19,7 @@ from tacit.vdaf.l2_bound_sum import L2BoundSum
 from tacit.vdaf.native.library import Shape, Sizes, chosen_level, load
 from tacit.vdaf.prio3 import Prio3
 from tacit.vdaf.shares import SEED_SIZE
+from tacit.vdaf.xof import XofTurboShake128
 
 REDO = 1
 MALFORMED = 2
@@ -162,7 +163,7 @@ def _shape(vdaf: Prio3[Any]) -> Shape | None:
     """The instance as described to the kernels; None for one that they do not support."""
     circuit = vdaf.flp.circuit
     known = _circuit(circuit)
-    if known is None or vdaf.SHARES != 2 or vdaf.field not in _FIELD_BITS:
+    if known is None or vdaf.SHARES != 2 or vdaf.field not in _FIELD_BITS or vdaf.XOF is not XofTurboShake128:
         return None
     kind, maximum, chunk, *bounds = known
     if maximum >= 1 << 64:
