@@ -173,7 +173,9 @@ _TITLES = {
 
 
 class ReportError(enum.IntEnum):
-    """Per-report codes of DAP-18 section 4.5.3 (upload errors and VerifyResp)."""
+    """Why one report does not count (upload errors and VerifyResp). Stores and counters keep these numbers: up to 11
+    they are the codes of DAP-18 section 4.5.3. What stands on the wire is the version's (``DapVersion.code_of``), since
+    DAP-19 removed three errors and numbered the later ones anew."""
 
     BATCH_COLLECTED = 1
     REPORT_REPLAYED = 2
@@ -186,6 +188,8 @@ class ReportError(enum.IntEnum):
     REPORT_TOO_EARLY = 9
     TASK_NOT_STARTED = 10
     OUTDATED_CONFIG = 11
+    UNKNOWN_VERIFICATION_KEY_ID = 12
+    UNSUPPORTED_EXTENSION = 13
 
 
 class ReportRejected(TacitError):

@@ -60,6 +60,8 @@ class Helper:
             return job_id, known
         request = await self._decoded(task, body)
         batch_id = role.check_job(task, request)
+        if not role.knows_key(request):
+            return job_id, role.refuse_key(task, request)
         with self._budget.reserve(self._rows_size(task, len(request.reports), len(body))):
             job = await self._prepare(party, request.reports)
             tallies = await asyncio.to_thread(job.rows.tallies, party, batch_id)

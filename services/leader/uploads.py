@@ -19,6 +19,7 @@ from tacit.codec import b64url
 from tacit.errors import Abort, drop_frames
 from tacit.frames import MOST_UPLOAD_BYTES, FramedAnswer, decode_uploads, encode_answers
 from tacit.messages import UploadErrors
+from tacit.messages.framing import encode_upload_errors
 from tacit.messages.slices import UploadSlices, slice_uploads
 from tacit.ports import HttpResponse
 from tacit.roles.aggregator import Party
@@ -77,7 +78,7 @@ class Uploads:
         (found,) = await self.take([(task_id, _MEDIA_TYPE, body)], sender)
         if isinstance(found, Exception):
             raise found
-        return Answer() if found is None else Answer(found.encode(), {"Content-Type": _ERRORS})
+        return Answer() if found is None else Answer(found, {"Content-Type": _ERRORS})
 
     def frame_route(self, prefix: str, senders: Senders) -> HotRoute:
         """The HTTP resource for frames of uploads (``tacit.frames``), for the gateways that ``senders`` knows."""
@@ -108,11 +109,11 @@ class Uploads:
 
     async def take(
         self, requests: Sequence[tuple[str, str | None, bytes]], sender: Sender = GATEWAY
-    ) -> list[UploadErrors | Exception | None]:
+    ) -> list[bytes | Exception | None]:
         """Store the reports of upload requests of one sender in one transaction. The result for each: ``None`` if every
-        report is stored, the errors of those that were not, or the exception for which none was. A fault in one request
-        affects only that request. A shuffler's request without reports says that no more will come."""
-        verdicts: list[UploadErrors | Exception | None] = [None] * len(requests)
+        report is stored, the encoded errors of those that were not, or the exception for which none was. A fault in
+        one request affects only that request. A shuffler's request without reports says that no more will come."""
+        verdicts: list[bytes | Exception | None] = [None] * len(requests)
         taken: list[tuple[int, Party, list[UploadSlices]]] = []
         with contextlib.ExitStack() as held:
             for place, (task_id, content_type, body) in enumerate(requests):
@@ -132,16 +133,17 @@ class Uploads:
                 found = await self._leader.upload([(party, reports) for _, party, reports in taken])
             except Exception as error:
                 found = [error] * len(taken)
-        for (place, _, _), verdict in zip(taken, found, strict=True):
-            verdicts[place] = verdict
+        for (place, party, _), verdict in zip(taken, found, strict=True):
+            version = party.task.version
+            verdicts[place] = encode_upload_errors(verdict, version) if isinstance(verdict, UploadErrors) else verdict
         return verdicts
 
-    def _answer(self, found: UploadErrors | Exception | None, task_id: str) -> HttpResponse:
+    def _answer(self, found: bytes | Exception | None, task_id: str) -> HttpResponse:
         if found is None:
             return _STORED
         if isinstance(found, Exception):
             return self._refused(found, task_id)
-        return HttpResponse(200, {"content-type": _ERRORS}, found.encode())
+        return HttpResponse(200, {"content-type": _ERRORS}, found)
 
     def _refused(self, error: Exception, task_id: str) -> HttpResponse:
         """The problem document of an error."""

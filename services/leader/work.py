@@ -217,6 +217,10 @@ class JobWork:
             return await self._retry(party, job, _location(party, job, answer), "helper-not-ready")
         try:
             accepted, rejections = await asyncio.to_thread(finish_leader, state, answer.body, party.task.version)
+            if any(one.code is ReportError.UNKNOWN_VERIFICATION_KEY_ID for one in rejections):
+                # there is one key, so this says how the Helper is set up, nothing about the reports: none is lost (P14)
+                self._log.warning("job_refused", status=answer.status, attempts=job.attempts + 1)
+                return await self._retry(party, job, "", "helper-verification-key")
         except DecodeError as error:  # whoever garbled the answer, the Helper has it stored and gives it again (P14)
             self._log.warning("job_answer_malformed", error=error, attempts=job.attempts + 1)
             return await self._retry(party, job, "", "helper-answer-malformed")

@@ -15,6 +15,7 @@ from tacit.errors import DecodeError, ReportError
 from tacit.messages.basic import BATCH_ID_SIZE, REPORT_ID_SIZE, Extension, HpkeCiphertext
 from tacit.messages.struct import Struct, filled, fixed, joined, member
 from tacit.messages.upload import ReportMetadata
+from tacit.version import DAP_18, DapVersion
 
 
 class AggregationJobExtensionType(enum.IntEnum):
@@ -113,7 +114,7 @@ class AggregationJobInitReq(Struct):
 @dataclass(frozen=True, slots=True)
 class VerifyResp(Struct):
     """The Helper's answer for one report. ``payload`` belongs to continue, ``report_error`` to reject; make
-    one with ``continued``, ``finished`` or ``rejected``."""
+    one with ``continued``, ``finished`` or ``rejected``. ``write`` and ``read`` have the codes of DAP-18."""
 
     report_id: bytes
     verify_resp_type: VerifyRespType
@@ -142,16 +143,22 @@ class VerifyResp(Struct):
         elif self.verify_resp_type is VerifyRespType.REJECT:
             if self.report_error is None:
                 raise ValueError("a rejection needs a report error")
-            writer.uint(self.report_error, 1)
+            writer.uint(DAP_18.code_of(self.report_error), 1)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
+        return cls.read_as(reader, DAP_18)
+
+    @classmethod
+    def read_as(cls, reader: Reader, version: DapVersion) -> Self:
+        """Read the answer of a peer that speaks ``version``. Raises ``DecodeError``, also for a report error that the
+        version does not have."""
         report_id = reader.raw(REPORT_ID_SIZE)
         kind = member(VerifyRespType, reader.uint(1))
         if kind is VerifyRespType.CONTINUE:
             return cls.continued(report_id, reader.opaque(4, minimum=1))
         if kind is VerifyRespType.REJECT:
-            return cls.rejected(report_id, member(ReportError, reader.uint(1)))
+            return cls.rejected(report_id, version.error_of(reader.uint(1)))
         return cls.finished(report_id)
 
 

@@ -1,9 +1,9 @@
-"""The three messages of aggregation jobs that DAP versions frame differently (``DapVersion``).
+"""The messages that DAP versions write differently (``DapVersion``): three of aggregation jobs, and upload errors.
 
 DAP-18 names a leader-selected batch in an extension of the job, and the vector at the end of each message runs to the
 end of the body. Janus's main branch has a ``PartialBatchSelector`` {uint8 mode, opaque config<0..2^16-1>} in place of
-the extensions, and a 4-byte length before the vector. The elements are the same in every version, so code that slices
-or joins them only needs what comes before them.
+the extensions, and a 4-byte length before the vector. The elements are the same in every version but for the
+codes of report errors, so code that slices or joins them only needs those and what comes before them.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tacit.messages.aggregation import (
 )
 from tacit.messages.basic import BATCH_ID_SIZE, BatchMode
 from tacit.messages.struct import joined, member
+from tacit.messages.upload import ReportUploadStatus, UploadErrors
 from tacit.version import DapVersion
 
 JobHead = tuple[int, bytes, tuple[AggregationJobExtension, ...]]
@@ -47,16 +48,18 @@ def decode_framed(kind: type[Framed], data: bytes, version: DapVersion) -> Frame
         begin_vector(reader, version)
         return kind(step, tuple(reader.items(VerifyContinue.read)))
     begin_vector(reader, version)
-    return kind(tuple(reader.items(lambda rest: read_verify_resp(rest, version))))
+    return kind(tuple(reader.items(lambda rest: VerifyResp.read_as(rest, version))))
 
 
-def read_verify_resp(reader: Reader, version: DapVersion) -> VerifyResp:
-    """Read the next answer of an ``AggregationJobResp``. Raises ``DecodeError``, also for a report error that the
-    version does not define."""
-    resp = VerifyResp.read(reader)
-    if not _is_known(resp, version):
-        raise DecodeError(f"{version.name} has no report error {resp.report_error}")
-    return resp
+def encode_upload_errors(errors: UploadErrors, version: DapVersion) -> bytes:
+    """The encoded ``UploadErrors``, with the codes of ``version``."""
+    return b"".join(one.report_id + bytes((version.code_of(one.error),)) for one in errors.status)
+
+
+def decode_upload_errors(data: bytes, version: DapVersion) -> UploadErrors:
+    """Decode an ``UploadErrors`` of ``version``. Raises ``DecodeError``, also for a code that it does not have."""
+    rows = Reader(data, "UploadErrors").items(lambda rest: ReportUploadStatus.read_as(rest, version))
+    return UploadErrors(tuple(rows))
 
 
 def encode_init(head: JobHead, verify_inits: bytes, version: DapVersion) -> bytes:
@@ -99,10 +102,6 @@ def begin_vector(reader: Reader, version: DapVersion) -> None:
         size = reader.uint(version.vector_prefix)
         if size != reader.remaining:
             raise DecodeError(f"the last vector should have {size} bytes, but {reader.remaining} are left")
-
-
-def _is_known(resp: VerifyResp, version: DapVersion) -> bool:
-    return resp.report_error is None or resp.report_error in version.report_errors
 
 
 def _only_batch(extensions: Sequence[AggregationJobExtension]) -> bytes | None:

@@ -16,7 +16,7 @@ from tacit.codec import Reader, Writer
 from tacit.errors import ReportError
 from tacit.messages.aggregation import AggregationJobExtension, VerifyInit, VerifyResp, VerifyRespType
 from tacit.messages.basic import REPORT_ID_SIZE, Extension, HpkeCiphertext
-from tacit.messages.framing import begin_vector, read_init_head, read_verify_resp
+from tacit.messages.framing import begin_vector, read_init_head
 from tacit.messages.upload import Report, ReportMetadata
 from tacit.version import DAP_18, DapVersion
 
@@ -213,9 +213,9 @@ def join_continues(report_ids: Sequence[bytes], messages: Sequence[bytes]) -> by
     return b"".join([part for report_id, message in pairs for part in (report_id, heads[len(message)], message)])
 
 
-def join_reject(report_id: bytes, code: ReportError) -> bytes:
+def join_reject(report_id: bytes, error: ReportError, version: DapVersion = DAP_18) -> bytes:
     """The encoded ``VerifyResp`` that refuses a report."""
-    return report_id + _REJECT + bytes((code,))
+    return report_id + _REJECT + bytes((version.code_of(error),))
 
 
 def slice_response(body: bytes, expected: Sequence[bytes], version: DapVersion = DAP_18) -> list[VerifyResp | None]:
@@ -235,6 +235,6 @@ def slice_response(body: bytes, expected: Sequence[bytes], version: DapVersion =
             at += len(due)
         else:
             reader = Reader(body, "AggregationJobResp", at)
-            answers.append(read_verify_resp(reader, version))
+            answers.append(VerifyResp.read_as(reader, version))
             at = len(body) - reader.remaining
     return answers

@@ -9,7 +9,8 @@ from tacit.codec import Reader, Writer
 from tacit.errors import ReportError
 from tacit.messages.basic import REPORT_ID_SIZE, TASK_ID_SIZE, Extension, HpkeCiphertext
 from tacit.messages.configuration import TaskConfiguration
-from tacit.messages.struct import Struct, filled, fixed, joined, member
+from tacit.messages.struct import Struct, filled, fixed, joined
+from tacit.version import DAP_18, DapVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +71,23 @@ class UploadRequest(Struct):
 
 @dataclass(frozen=True, slots=True)
 class ReportUploadStatus(Struct):
-    """Why one report of an upload was not accepted (17 bytes)."""
+    """Why one report of an upload was not accepted (17 bytes). ``write`` and ``read`` have the codes of
+    DAP-18."""
 
     report_id: bytes
     error: ReportError
 
     def write(self, writer: Writer) -> None:
-        writer.raw(fixed(self.report_id, REPORT_ID_SIZE, "report id")).uint(self.error, 1)
+        writer.raw(fixed(self.report_id, REPORT_ID_SIZE, "report id")).uint(DAP_18.code_of(self.error), 1)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
-        return cls(reader.raw(REPORT_ID_SIZE), member(ReportError, reader.uint(1)))
+        return cls.read_as(reader, DAP_18)
+
+    @classmethod
+    def read_as(cls, reader: Reader, version: DapVersion) -> Self:
+        """Read what a peer that speaks ``version`` has written. Raises ``DecodeError``."""
+        return cls(reader.raw(REPORT_ID_SIZE), version.error_of(reader.uint(1)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from tacit.models.forms import unsupported
 from tacit.models.local.device import LocalDevice
 from tacit.models.pan_private.device import PanPrivateDevice
 from tacit.models.pan_private_single.device import PanPrivateSingleDevice
-from tacit.models.secure_aggregation.device import SecureAggregationDevice
+from tacit.models.secure_aggregation.device import Dap19Device, SecureAggregationDevice
 from tacit.models.shuffled.device import ShuffledDevice
 
 DEVICES: dict[str, DeviceSide] = {
@@ -19,9 +19,10 @@ DEVICES: dict[str, DeviceSide] = {
     LocalDevice.name: LocalDevice(),
     ShuffledDevice.name: ShuffledDevice(),
     MixedDevice.name: MixedDevice(),
+    Dap19Device.name: Dap19Device(),
 }
-"""The sides by the names under which devices store what they send: ``MixedDevice`` is of no model of its own (see
-``DeviceSide.sends_as``)."""
+"""The sides by the names under which devices store what they send: ``MixedDevice`` and ``Dap19Device`` are of no model
+of their own (see ``DeviceSide.sends_as``)."""
 
 
 def device_side(model: str) -> DeviceSide:

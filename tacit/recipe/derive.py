@@ -124,6 +124,7 @@ def task_of(recipe: Recipe, token_key_spki: bytes) -> Task:
         token_key_spki=token_key_spki,
         batch_close=BatchClose(recipe.batch.close),
         expected_contributions=recipe.batch.expected_contributions,
+        version=recipe.dap,
         aggregator_flips=recipe.aggregator_flips,
         publishes_share=recipe.is_census,
         leader_state_key=state_key(parties.leader),

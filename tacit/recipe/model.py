@@ -25,6 +25,7 @@ from tacit.recipe.member_types import AttributeName, AttributeValue, Label, Natu
 from tacit.recipe.privacy import Privacy, epsilon_of
 from tacit.recipe.randomised import AggregatorNoise, RandomizerSpec, Sampling, VdafSpec
 from tacit.tlog.leaves import Key32
+from tacit.version import DAP_18, VERSIONS, DapVersion
 
 MAX_ROUNDS = 10_000
 MAX_ROUND_INPUT = 16_384
@@ -103,6 +104,7 @@ class Recipe(Document):
     model: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
     randomizer: RandomizerSpec
     vdaf: Annotated[VdafSpec | None, Field(validate_default=True)] = None
+    dap_version: Literal["dap-19"] | None = None
     aggregator_noise: AggregatorNoise | None = None
     sampling: Sampling
     batch: Batch
@@ -122,6 +124,15 @@ class Recipe(Document):
         if form is not None and form.proves != (vdaf is not None):
             raise ValueError("Field required" if form.proves else f"{form.name} has none")
         return vdaf
+
+    @field_validator("dap_version")
+    @classmethod
+    def _spoken(cls, dap_version: str | None, info: ValidationInfo) -> str | None:
+        """Refuse a version of DAP in a model without a DAP task, where it would say nothing."""
+        form = known(info.data.get("model", ""))
+        if dap_version is not None and form is not None and not form.proves:
+            raise ValueError(f"{form.name} has no DAP task")
+        return dap_version
 
     @field_validator("parties", mode="plain", json_schema_input_type=_SHAPES)
     @classmethod
@@ -145,6 +156,11 @@ class Recipe(Document):
     def epsilon0(self) -> Decimal:
         """Local epsilon of the randomizer; infinite where it has none."""
         return epsilon_of(self.randomizer.epsilon0 or UNBOUNDED)
+
+    @property
+    def dap(self) -> DapVersion:
+        """The version of DAP that the recipe's task speaks: DAP-18 unless the recipe says otherwise."""
+        return DAP_18 if self.dap_version is None else VERSIONS[self.dap_version]
 
     @property
     def aggregator_flips(self) -> int:

@@ -7,14 +7,33 @@ with the answer.
 
 from __future__ import annotations
 
-from tacit.errors import DapAbort, DapProblem
+from tacit.errors import DapAbort, DapProblem, ReportError
 from tacit.messages import (
     BATCH_ID_SIZE,
     AggregationJobExtensionType,
     BatchMode,
 )
 from tacit.messages.slices import JobSlices
+from tacit.roles.aggregator import Rejection
+from tacit.roles.jobs import VERIFICATION_KEY_ID, HelperJob
+from tacit.roles.rows import Rows
 from tacit.task import Task
+
+
+def knows_key(request: JobSlices) -> bool:
+    """Whether the Leader nominates the verification key that a task has (P4)."""
+    return request.verification_key_id == VERIFICATION_KEY_ID
+
+
+def refuse_key(task: Task, request: JobSlices) -> bytes:
+    """The answer to a job under an unknown verification key where the version says it for each report. Nothing is kept:
+    a Leader may send the same reports again under a key that is known."""
+    refusals = [
+        Rejection(report.report_id, ReportError.UNKNOWN_VERIFICATION_KEY_ID, "verification-key", final=False)
+        for report in request.reports
+    ]
+    ids = [report.report_id for report in request.reports]
+    return HelperJob(ids, Rows([], [], [], b""), [], refusals).respond({}, task.version)
 
 
 def check_job(task: Task, request: JobSlices) -> bytes | None:
@@ -31,7 +50,7 @@ def check_job(task: Task, request: JobSlices) -> bytes | None:
         raise DapAbort(DapProblem.INVALID_MESSAGE, "a report occurs twice in the job")
     if not report_ids:
         raise DapAbort(DapProblem.INVALID_MESSAGE, "the job holds no reports")
-    if request.verification_key_id != 0:
+    if not knows_key(request) and not task.version.refuses_key_by_report:
         raise DapAbort(DapProblem.INVALID_MESSAGE, "the verification key is not known")
     if task.batch_mode is not BatchMode.LEADER_SELECTED:
         if kinds:

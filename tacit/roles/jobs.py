@@ -126,7 +126,7 @@ class HelperJob:
         codes = {rejection.report_id: rejection.code for rejection in self.rejections} | dict(refused)
         outbounds = dict(zip(self.rows.report_ids, self.outbounds, strict=True))
         answers = [
-            join_reject(report_id, codes[report_id])
+            join_reject(report_id, codes[report_id], version)
             if report_id in codes
             else join_continue(report_id, outbounds[report_id])
             for report_id in self.report_ids

@@ -17,10 +17,12 @@ from typing import ClassVar, NamedTuple
 
 from tacit import media_types
 from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError, ReportError
-from tacit.messages import Role, UploadErrors
+from tacit.messages import Role
 from tacit.messages.chunk import MessageChunk
+from tacit.messages.framing import decode_upload_errors
 from tacit.task.shuffled import Bundling, message_size
 from tacit.task.task import Task
+from tacit.version import DAP_18, DapVersion
 
 RETRIED = frozenset({ReportError.REPORT_TOO_EARLY, ReportError.TASK_NOT_STARTED})
 """Errors of single reports that are caused by clocks that differ: the same bytes are taken later."""
@@ -109,11 +111,12 @@ class ToLeader(Onward):
     size: int
     pieces: int
     looks: str
+    version: DapVersion = DAP_18
 
     @classmethod
     def of(cls, task: Task, size: int) -> ToLeader:
         """The reports of ``task``, of ``size`` bytes each."""
-        return cls(task.url(Role.LEADER, "reports"), size, 1, task.url(Role.LEADER, "looks"))
+        return cls(task.url(Role.LEADER, "reports"), size, 1, task.url(Role.LEADER, "looks"), task.version)
 
     def pieces_like(self, messages: int) -> int:
         """How many reports have the bytes of so many messages, at least 1."""
@@ -131,7 +134,7 @@ class ToLeader(Onward):
         if not 200 <= status < 300:
             return Receipt(False, is_refused=status == HTTPStatus.BAD_REQUEST and _is_unreadable(body))
         try:
-            errors = [one.error for one in UploadErrors.decode(body).status]
+            errors = [one.error for one in decode_upload_errors(body, self.version).status]
         except DecodeError:
             return Receipt(False)
         return Receipt(RETRIED.isdisjoint(errors), len(errors))

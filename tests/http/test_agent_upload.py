@@ -23,13 +23,18 @@ from services.gateway.app import create_app as create_gateway
 from services.gateway.config import GatewayConfig, TargetRule
 from services.gateway.handlers import GATEWAY
 from services.gateway.service import Gateway
+from tacit import bhttp
 from tacit.errors import DAP_ERROR_PREFIX, ReportError
 from tacit.media_types import PROBLEM_JSON
 from tacit.messages import ReportUploadStatus, Role, UploadErrors, UploadRequest
+from tacit.messages.framing import encode_upload_errors
+from tacit.models.devices import device_side
+from tacit.models.faces.device import Fate
 from tacit.ohttp import REQUEST_CLASSES, SIZE_CLASSES, KeyConfig, generate_key_config
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps
 from tacit.service.base.secret_files import write_secret
+from tacit.version import DAP_18, DAP_19
 from tests.http.aggregator_pair import both_aggregators
 
 RELAY = "http://127.0.0.1:8083"
@@ -191,7 +196,7 @@ async def test_only_a_refusal_of_the_report_itself_is_final(world: World, answer
     assert bool(after.report) is (state is State.SCHEDULED)
 
 
-@pytest.mark.parametrize("code", list(ReportError))
+@pytest.mark.parametrize("code", sorted(DAP_18.report_codes))
 async def test_of_the_report_errors_only_those_of_clocks_are_retried(world: World, code: ReportError) -> None:
     errors = UploadErrors((ReportUploadStatus(b"i" * 16, code),)).encode()
     world.behind.answer = HttpResponse(200, {"content-type": "application/ppm-dap;message=upload-errors"}, errors)
@@ -199,6 +204,14 @@ async def test_of_the_report_errors_only_those_of_clocks_are_retried(world: Worl
     passing = code in {ReportError.REPORT_TOO_EARLY, ReportError.TASK_NOT_STARTED}
     assert after.state is (State.SCHEDULED if passing else State.FAILED)
     assert after.detail == code.name.lower()
+
+
+@pytest.mark.parametrize("error", sorted(DAP_19.report_codes))
+def test_the_same_errors_are_retried_in_dap_19_where_they_have_other_codes(error: ReportError) -> None:
+    told = UploadErrors((ReportUploadStatus(b"i" * 16, error),))
+    verdict = device_side("dap-19").verdict(bhttp.Response(200, (), encode_upload_errors(told, DAP_19)))
+    fate = Fate.LATER if error is ReportError.REPORT_TOO_EARLY else Fate.REFUSED
+    assert (verdict.fate, verdict.detail) == (fate, error.name.lower())
 
 
 async def test_a_task_that_the_leader_learns_of_later_gets_its_report(world: World) -> None:

@@ -45,6 +45,7 @@ from tacit.ports import HttpResponse
 from tacit.roles.aggregator import Party, checksum_of
 from tacit.roles.jobs import HelperJob, prepare_helper
 from tacit.task import BatchClose
+from tacit.version import DAP_19
 from tests.http.aggregator_pair import both_aggregators
 from tests.kit.oracles import leader as leader_role
 from tests.kit.oracles.leader import Prepared
@@ -318,6 +319,20 @@ async def test_job_that_does_not_fit_the_task_is_refused_as_a_whole(
         answer = await post_job(pair, request)
         assert (answer.status, problem(answer)) == (400, expected)
         assert json.loads(answer.body)["taskid"] == kit.task.task_id_text
+
+
+async def test_in_dap_19_a_job_under_an_unknown_key_is_refused_report_by_report_and_may_come_again(
+    tmp_path: Path,
+) -> None:
+    kit = make_task_kit(version=DAP_19)
+    reports = kit.reports(9)
+    request = job_of([reports.valid(1), reports.valid(2)], kit)
+    async with pair_of(tmp_path, kit) as pair:
+        answer = await post_job(pair, dataclasses.replace(request, verification_key_id=1))
+        ids = [init.report_share.report_metadata.report_id for init in request.verify_inits]
+        assert answer.body == b"".join(report_id + bytes((VerifyRespType.REJECT, 9)) for report_id in ids)
+        again = AggregationJobResp.decode((await post_job(pair, request)).body)
+        assert {one.verify_resp_type for one in again.verify_resps} == {VerifyRespType.CONTINUE}
 
 
 async def test_report_that_occurs_twice_in_a_job_is_refused(tmp_path: Path) -> None:

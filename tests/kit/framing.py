@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tacit.codec import Writer
-from tacit.messages.aggregation import AggregationJobContinueReq, AggregationJobInitReq
-from tacit.messages.framing import Framed, _is_known, encode_init, vector
+from tacit.messages.aggregation import AggregationJobContinueReq, AggregationJobInitReq, VerifyResp
+from tacit.messages.framing import Framed, encode_init, vector
+from tacit.messages.slices import join_reject
 from tacit.messages.struct import joined
 from tacit.version import DapVersion
 
@@ -19,6 +20,11 @@ def encode_framed(message: Framed, version: DapVersion) -> bytes:
         case AggregationJobContinueReq():
             return Writer().uint(message.step, 2).bytes() + vector(joined(message.verify_continues), version)
         case _:
-            if any(not _is_known(resp, version) for resp in message.verify_resps):
-                raise ValueError(f"{version.name} has no code for a report error of the answer")
-            return vector(joined(message.verify_resps), version)
+            return vector(b"".join(encode_verify_resp(resp, version) for resp in message.verify_resps), version)
+
+
+def encode_verify_resp(resp: VerifyResp, version: DapVersion) -> bytes:
+    """Encode one answer of a job for ``version``."""
+    if resp.report_error is None:
+        return resp.encode()
+    return join_reject(resp.report_id, resp.report_error, version)

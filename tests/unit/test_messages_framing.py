@@ -3,6 +3,7 @@ foreign bytes never do worse than ``DecodeError``. And what else a version decid
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -16,14 +17,16 @@ from tacit.messages import (
     AggregationJobInitReq,
     AggregationJobResp,
     BatchMode,
+    ReportUploadStatus,
     TaskConfiguration,
+    UploadErrors,
     VerifyResp,
 )
 from tacit.messages.configuration import configuration_type
-from tacit.messages.framing import decode_framed
+from tacit.messages.framing import decode_framed, decode_upload_errors, encode_upload_errors
 from tacit.messages.slices import slice_job, slice_response
-from tacit.version import DAP_18, JANUS_MAIN, VERSIONS, DapVersion
-from tests.kit.framing import encode_framed
+from tacit.version import DAP_18, DAP_19, JANUS_MAIN, VERSIONS, DapVersion
+from tests.kit.framing import encode_framed, encode_verify_resp
 from tests.unit.test_messages_roundtrip import any_bytes, continues, exactly, few, inits, some, uint
 
 batch_ids = exactly(32).map(AggregationJobExtension.leader_selected_batch_id)
@@ -31,12 +34,13 @@ answers = {
     version.name: st.one_of(
         st.builds(VerifyResp.continued, exactly(16), some),
         st.builds(VerifyResp.finished, exactly(16)),
-        st.builds(VerifyResp.rejected, exactly(16), st.sampled_from(sorted(version.report_errors))),
+        st.builds(VerifyResp.rejected, exactly(16), st.sampled_from(sorted(version.report_codes))),
     )
     for version in VERSIONS.values()
 }
 EXTENSIONS = {
     DAP_18.name: few(st.builds(AggregationJobExtension, uint(2), any_bytes)),
+    DAP_19.name: few(st.builds(AggregationJobExtension, uint(2), any_bytes)),
     JANUS_MAIN.name: st.lists(batch_ids, max_size=1).map(tuple),
 }
 
@@ -74,7 +78,7 @@ def test_a_framed_message_decodes_to_itself_and_its_slices_are_the_same_message(
             assert [one.report_id for one in job.reports] == [one.report_metadata.report_id for one in shares]
             assert [one.tail for one in job.reports] == [init.payload for init in value.verify_inits]
         if isinstance(value, AggregationJobResp):
-            due = [resp.encode() for resp in value.verify_resps]
+            due = [encode_verify_resp(resp, version) for resp in value.verify_resps]
             assert slice_response(encoded, due, version) == [None] * len(due)
             assert slice_response(encoded, [], version) == list(value.verify_resps)
 
@@ -132,11 +136,53 @@ def test_a_partial_batch_selector_says_one_batch_id_and_nothing_else() -> None:
             decode_framed(AggregationJobInitReq, head + bytes.fromhex(selector) + end, JANUS_MAIN)
 
 
-def test_a_report_error_that_a_version_does_not_have_is_neither_sent_nor_taken() -> None:
+@every_version
+def test_every_report_error_is_sent_as_one_that_the_version_has(version: DapVersion) -> None:
+    for error in ReportError:
+        answer = AggregationJobResp((VerifyResp.rejected(bytes(16), error),))
+        (taken,) = decode_framed(AggregationJobResp, encode_framed(answer, version), version).verify_resps
+        assert taken.report_error is (error if error in version.report_codes else version.sent_as[error])
+        told = UploadErrors((ReportUploadStatus(bytes(16), error),))
+        (upload,) = decode_upload_errors(encode_upload_errors(told, version), version).status
+        assert upload.error is taken.report_error
+
+
+@every_version
+@given(code=st.integers(0, 255))
+def test_a_code_means_one_error_or_is_refused(version: DapVersion, code: int) -> None:
+    body = bytes(16) + bytes((code,))
+    if code in version.report_codes.values():
+        assert encode_upload_errors(decode_upload_errors(body, version), version) == body
+    else:
+        with pytest.raises(DecodeError, match=f"{version.name} has no report error {code}"):
+            decode_upload_errors(body, version)
+
+
+def test_the_codes_of_dap_19_are_those_on_which_two_implementations_agree() -> None:
+    # dap-go pkg/dap/wire/aggregation.go (reportError19) and dap-ts src/aggregator.ts (codes 1 to 10)
+    assert [(DAP_19.error_of(code).name.lower(), code) for code in range(1, 11)] == [
+        ("batch_collected", 1),
+        ("report_replayed", 2),
+        ("report_dropped", 3),
+        ("hpke_unknown_config_id", 4),
+        ("hpke_decrypt_error", 5),
+        ("vdaf_verify_error", 6),
+        ("invalid_message", 7),
+        ("report_too_early", 8),
+        ("unknown_verification_key_id", 9),
+        ("unsupported_extension", 10),
+    ]
+    assert (DAP_19.tag, DAP_19.input_share_info(3)) == (b"dap-19", b"dap-19 input share\x01\x03")
+    assert DAP_19.upload_unknown_config is DAP_19.aggregation_unknown_config is ReportError.HPKE_UNKNOWN_CONFIG_ID
+
+
+def test_a_version_that_is_sent_to_another_process_is_the_same_object() -> None:
+    for version in VERSIONS.values():
+        assert pickle.loads(pickle.dumps(version)) is version  # noqa: S301 - our own bytes
+
+
+def test_a_report_error_that_janus_does_not_have_is_not_taken() -> None:
     answer = AggregationJobResp((VerifyResp.rejected(bytes(16), ReportError.OUTDATED_CONFIG),))
-    assert decode_framed(AggregationJobResp, encode_framed(answer, DAP_18), DAP_18) == answer
-    with pytest.raises(ValueError, match="janus-main"):
-        encode_framed(answer, JANUS_MAIN)
     encoded = answer.encode()
     framed = len(encoded).to_bytes(4, "big") + encoded
     with pytest.raises(DecodeError):
@@ -160,7 +206,7 @@ def test_task_info_may_be_empty_where_the_version_says_so() -> None:
     assert (named.leader_aggregator_endpoint, kind.decode(named.encode())) == ("http://a.example/", named)
 
 
-def test_versions_are_found_by_name_and_recipes_have_dap_18() -> None:
-    assert [VERSIONS[name].tag for name in ("dap-18", "janus-main")] == [b"dap-18", b"dap-18"]
+def test_versions_are_found_by_name() -> None:
+    assert [VERSIONS[name].tag for name in ("dap-18", "dap-19", "janus-main")] == [b"dap-18", b"dap-19", b"dap-18"]
     assert JANUS_MAIN.upload_unknown_config is JANUS_MAIN.aggregation_unknown_config is ReportError(4)
     assert (DAP_18.vector_prefix, DAP_18.batch_in_selector, DAP_18.creates_by_put) == (0, False, False)

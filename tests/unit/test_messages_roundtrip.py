@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit import messages
-from tacit.errors import DecodeError, ReportError
+from tacit.errors import DecodeError
 from tacit.messages import (
     AggregateShare,
     AggregateShareReq,
@@ -43,6 +43,7 @@ from tacit.messages import (
     VerifyInit,
     VerifyResp,
 )
+from tacit.version import DAP_18
 
 
 def uint(size: int) -> st.SearchStrategy[int]:
@@ -59,7 +60,7 @@ def few(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
 
 some = st.binary(min_size=1, max_size=40)
 any_bytes = st.binary(max_size=40)
-errors = st.sampled_from(ReportError)
+errors = st.sampled_from(sorted(DAP_18.report_codes))
 intervals = st.builds(Interval, st.integers(0, 1 << 63), st.integers(0, (1 << 63) - 1))
 extensions = st.builds(Extension, uint(2), any_bytes)
 configs = st.builds(HpkeConfig, uint(1), uint(2), uint(2), uint(2), some)

@@ -35,6 +35,7 @@ from tacit.roles.leader import SHARE_OVERHEAD, JobAbandonedError, check_upload, 
 from tacit.task import BatchClose, Task
 from tacit.tokens.binding import TOKEN_EXTENSION_TYPE
 from tacit.vdaf.prio3 import Prio3Count, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec
+from tacit.version import DAP_18
 from tests.kit.oracles import helper, leader
 from tests.kit.oracles.aggregator import Accepted, fold
 from tests.kit.oracles.helper import Verified
@@ -145,11 +146,19 @@ def test_token_may_not_stand_in_the_public_extensions() -> None:
     for public, private, cause in (
         ((token,), (), "token-public"),
         ((token,), (token,), "extension-repeated"),
-        ((Extension(1, b""),), (token,), "extension-unknown"),
     ):
         with pytest.raises(ReportRejected) as caught:
             token_extension(public, private)
         assert (caught.value.code, caught.value.cause) == (ReportError.INVALID_MESSAGE, cause)
+
+
+def test_an_unknown_extension_is_an_error_of_its_own_which_dap_18_calls_an_invalid_message() -> None:
+    token = Extension(TOKEN_EXTENSION_TYPE, bytes(418))
+    for public, private in (((Extension(1, b""),), (token,)), ((), (Extension(1, b""), token))):
+        with pytest.raises(ReportRejected) as caught:
+            token_extension(public, private)
+        assert (caught.value.code, caught.value.cause) == (ReportError.UNSUPPORTED_EXTENSION, "extension-unknown")
+    assert DAP_18.error_of(DAP_18.code_of(ReportError.UNSUPPORTED_EXTENSION)) is ReportError.INVALID_MESSAGE
 
 
 def test_early_report_waits_at_the_leader_and_is_not_final() -> None:

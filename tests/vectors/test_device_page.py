@@ -17,7 +17,7 @@ from client_agent.config import Timing
 from client_agent.data.sources import READ_SECONDS
 from infra.tools.documents.schemas import schema_of
 from services.gateway.config import GatewayConfig
-from tacit.errors import DapProblem, ReportError
+from tacit.errors import DapProblem
 from tacit.logview.paged import ATTEMPTS
 from tacit.ohttp import REQUEST_OVERHEAD, SIZE_CLASSES
 from tacit.recipe import asking
@@ -27,6 +27,7 @@ from tacit.tlog.pages import BLOCK
 from tacit.tlog.tiles import MAX_ENTRY_SIZE
 from tacit.tokens.attestation import DEVICE_EKU, MAX_CHAIN
 from tacit.tokens.binding import TOKEN_EXTENSION_TYPE
+from tacit.version import DAP_18, DAP_19
 from tests.vectors.test_own_vectors import BY_NAME, FOLDER, REPORTS, keep, read, unhex
 
 PAGE = (FOLDER.parent / "device.md").read_text()
@@ -239,7 +240,9 @@ def test_the_claim_of_randomised_categories_follows_from_the_formulas_of_the_pag
 
 def test_the_page_names_every_verdict_on_an_upload_and_every_pin() -> None:
     part = PAGE[PAGE.index("## 9. Sending") : PAGE.index("## 10.")]
-    assert all(f" {code.value}" in part for code in ReportError)
+    for version in (DAP_18, DAP_19):
+        for error, code in version.report_codes.items():
+            assert f" {code} `{error.name.lower()}`" in part or f" {code}," in part
     assert all(f"`{problem}`" in part for problem in (DapProblem.INVALID_MESSAGE, DapProblem.INVALID_TASK))
     pins = PAGE[PAGE.index("## 1. ") : PAGE.index("## 2. ")]
     own = {"state_dir", "source", "timing", "announcements", "tls_ca", "insecure_http", "attestation"}

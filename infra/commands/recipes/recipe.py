@@ -71,7 +71,7 @@ LeafOrRecipe = Annotated[
     "unit", "length", "norm", "proof",
     "aggregator_flips", "importance_default", "importance_rate", "non_default_share", "dummies", "dummy_epsilon",
     "other_label", "missing", "missing_label", "attested_devices", "target", "start", "duration", "epoch", "slot",
-    "close", "model", "through", "event", "steps", "step_seconds", "most", "watch_start",
+    "close", "model", "through", "dap_version", "event", "steps", "step_seconds", "most", "watch_start",
 )  # fmt: skip
 def new(
     said: Said,

@@ -39,6 +39,7 @@ from tacit.tokens.issuer_key import IssuerKey, issue
 from tacit.tokens.slots import Slot, slot_challenge
 from tacit.vdaf.prio3 import Prio3, Prio3Histogram
 from tacit.vdaf.registry import vdaf_configuration
+from tacit.version import DAP_18, DapVersion
 
 BOTH = (Role.LEADER, Role.HELPER)
 UNKNOWN_EXTENSION_TYPE = 0x0102
@@ -112,6 +113,7 @@ def make_task_kit(
     leader_url: str = "http://127.0.0.1:8081",
     helper_url: str = "http://127.0.0.1:8082",
     seed: bytes | int = 0,
+    version: DapVersion = DAP_18,
 ) -> TaskKit:
     """A task for ``vdaf`` (default: a histogram of 4 buckets) with keys drawn from ``seed``; its recipe hash
     is random. ``interval`` is in units of ``time_precision`` seconds (default: 100 units from 1000 on)."""
@@ -142,6 +144,7 @@ def make_task_kit(
         collector_hpke_config=configs[Role.COLLECTOR],
         slot=Slot("issuer.example", 7, 3),
         token_key_spki=issuer_key().token_key.spki,
+        version=version,
         batch_close=batch_close,
         expected_contributions=expected_contributions,
     )

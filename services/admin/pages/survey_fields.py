@@ -17,7 +17,7 @@ from tacit.lines import lines_of
 from tacit.methods.base.statistics import StatisticName
 from tacit.methods.registry import METHODS
 from tacit.models.forms import FORMS
-from tacit.recipe.writing.survey import MECHANISMS, MISSING, Close, Proven, Survey, Through
+from tacit.recipe.writing.survey import MECHANISMS, MISSING, Close, Dap, Proven, Survey, Through
 from tacit.recipe.writing.survey_table import FIELD_AT, SurveyField, Value
 
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
@@ -121,7 +121,7 @@ GROUPS: Final = (
         "How privately",
         "The most accurate allowed way to ask, at δ 0.000001, with two servers, charged to “default”.",
         "randomizer", "delta", "accuracy", "account", "model", "through", "mechanism", "max_epsilon0",
-        "aggregator_flips", "proof",
+        "aggregator_flips", "proof", "dap_version",
     ),
     _group(
         "When",
@@ -144,6 +144,7 @@ CHOICES_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "mechanism": MECHANISMS,
     "close": get_args(Close),
     "through": get_args(Through),
+    "dap_version": get_args(Dap),
     "proof": get_args(Proven),
 }
 """The choices of each member that has some, by its path; other members take free text."""
@@ -155,6 +156,7 @@ USUAL: Final = {
     "model": "secure-aggregation",
     "close": "interval_end",
     "through": "gateway",
+    "dap_version": "dap-18",
     "proof": "range",
     "account": "default",
     "aggregator_flips": "0",

@@ -31,7 +31,6 @@ from tacit.ports import Entropy
 from tacit.recipe.derive import members_of, task_id, task_of
 from tacit.recipe.model import Recipe
 from tacit.roles.client import Sharing
-from tacit.version import DAP_18
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ class PanPrivateDevice(SecureAggregationDevice):
 
     def _made(self, recipe: Recipe) -> TwoServers:
         leader, helper = (public_key(party.state_key) for party in state_aggregators(recipe.parties))
-        sharing = StateSharing(leader, helper, DAP_18.vdaf_context(task_id(recipe)))
+        sharing = StateSharing(leader, helper, recipe.dap.vdaf_context(task_id(recipe)))
         if asks_whether(recipe):
             return TwoServers(SharedNonZero(sharing))
         return TwoServers(SharedOccurrences(sharing, most_of(recipe)))

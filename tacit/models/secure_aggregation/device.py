@@ -1,4 +1,4 @@
-"""Secure aggregation: a device uploads one DAP report to the leader (DAP-18, upload)."""
+"""Secure aggregation: a device uploads one DAP report to the leader."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 from tacit import bhttp
 from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError
 from tacit.media_types import dap
-from tacit.messages import REPORT_ID_SIZE, ReportMetadata, Role, UploadErrors, UploadRequest
+from tacit.messages import REPORT_ID_SIZE, ReportMetadata, Role, UploadRequest
+from tacit.messages.framing import decode_upload_errors
 from tacit.models.faces.device import Channel, DeviceSide, Fate, Submission, Verdict
 from tacit.models.faces.mixed import MixedDevice, mixed
 from tacit.models.forms import form_of
@@ -21,6 +22,7 @@ from tacit.roles.client import Sharing, bound_report, shard
 from tacit.task import Task
 from tacit.task.onward import RETRIED
 from tacit.tokens.binding import Preimages
+from tacit.version import DAP_18, DAP_19, DapVersion
 
 TERMINAL = frozenset(
     {
@@ -63,6 +65,8 @@ class SecureAggregationDevice(DeviceSide):
 
     name: ClassVar[str] = SecureAggregation.name
     media_type: ClassVar[str] = dap("upload-req")
+    version: ClassVar[DapVersion] = DAP_18
+    """Whose codes the leader's answers have."""
 
     def channel(self, recipe: Recipe, slot_key: bytes) -> Channel:
         """The upload resource of the recipe's task, or of the shuffler that the recipe names. Raises the refusals of
@@ -71,8 +75,10 @@ class SecureAggregationDevice(DeviceSide):
         return mixed(recipe, task, DapChannel(task))
 
     def sends_as(self, recipe: Recipe) -> DeviceSide:
-        """``MixedDevice`` for a recipe that names a shuffler."""
-        return MixedDevice() if form_of(recipe.model).is_mixed(recipe.parties) else self
+        """``MixedDevice`` for a recipe that names a shuffler, and ``Dap19Device`` for one whose task is DAP-19."""
+        if form_of(recipe.model).is_mixed(recipe.parties):
+            return MixedDevice()
+        return self if recipe.dap is self.version else Dap19Device()
 
     def verdict(self, response: bhttp.Response) -> Verdict:
         """The meaning of the report's status or of a problem document. Only the known type is kept, not the document's
@@ -84,10 +90,18 @@ class SecureAggregationDevice(DeviceSide):
             said = f"{party} answered {response.status}" + (f", {known}" if known else "")
             return Verdict(Fate.REFUSED if known in TERMINAL else Fate.LATER, said)
         try:
-            statuses = UploadErrors.decode(response.content).status
+            statuses = decode_upload_errors(response.content, self.version).status
         except DecodeError:
             return Verdict(Fate.LATER, "the leader's answer cannot be read")
         if not statuses:
             return Verdict(Fate.STORED, "durably stored")
         code = statuses[0].error  # only a clock's error passes; every other one is final, OUTDATED_CONFIG too (P11)
         return Verdict(Fate.LATER if code in RETRIED else Fate.REFUSED, code.name.lower())
+
+
+class Dap19Device(SecureAggregationDevice):
+    """Reads a leader's answers to the reports of a DAP-19 task, whose errors have other codes. The sides of the
+    recipes' models make the reports."""
+
+    name: ClassVar[str] = "dap-19"
+    version: ClassVar[DapVersion] = DAP_19

@@ -25,6 +25,7 @@ from tacit.recipe.model import Question, Recipe
 from tacit.recipe.writing.privacy_target import PrivacyTarget
 from tacit.recipe.writing.sampling_plan import SamplingPlan
 from tacit.recipe.writing.survey import AUTO, Survey
+from tacit.version import DAP_18
 
 MAX_EPSILON0: Final = Decimal(8)
 PRECISION_SECONDS: Final = 60
@@ -63,6 +64,8 @@ def propose(survey: Survey, parties: Parties) -> Recipe:
         **_when_and_whom(survey, parties, plan.expected_contributions(batch_size), batch_size),
         "parties": _asked_parties(survey, parties),
     }
+    if survey.dap_version != DAP_18.name:
+        body["dap_version"] = survey.dap_version
     if survey.aggregator_flips:
         body["aggregator_noise"] = {"flips": survey.aggregator_flips}
     target = PrivacyTarget(

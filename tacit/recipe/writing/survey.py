@@ -44,6 +44,7 @@ from tacit.recipe.fields import filled, parse_file, wrong
 from tacit.recipe.member_types import EVENT_PATTERN, AttributeName, AttributeValue, Label, Natural, Positive, Text
 from tacit.recipe.model import Question
 from tacit.tlog.canonical import shown
+from tacit.version import DAP_18
 
 AUTO: Final = "auto"
 Missing = Literal["category", "ignore"]
@@ -51,6 +52,7 @@ MISSING: Final = get_args(Missing)
 Close = Literal["interval_end", "at_B"]
 Through = Literal["gateway", "shuffler"]
 Proven = Literal["range", "norm"]
+Dap = Literal["dap-18", "dap-19"]
 CATEGORY: Final = "category"
 NO: Final = "no"
 NO_VALUE: Final = "no value"
@@ -200,6 +202,9 @@ class Survey(Part):
         Positive | None,
         Field(description="Seconds to which report times are rounded down (default: 60, or less to fit)."),
     ] = None
+    dap_version: Annotated[Dap, Field(description="dap-18, or dap-19, which two implementations speak so far.")] = (
+        "dap-18"
+    )
     account: Operator = "default"
 
     @classmethod
@@ -255,7 +260,10 @@ class Survey(Part):
             raise wrong("close", f"must be {' or '.join(self.form.closes)} in model {self.model}")
 
     def _check_way(self) -> None:
-        """Refuse a shuffler before a leader that is not there, and a batch that closes before the shuffler sends."""
+        """Refuse a shuffler or a version of DAP where no leader is there, and a batch that closes before the shuffler
+        sends."""
+        if self.dap_version != DAP_18.name and not self.form.proves:
+            raise wrong("dap_version", f"must be {DAP_18.name} in model {self.model}, which has no DAP task")
         if self.through == SHUFFLER and not self.form.may_mix:
             raise wrong("through", f"must be gateway in model {self.model}, which has no leader")
         if self.through == SHUFFLER and self.close != "interval_end":

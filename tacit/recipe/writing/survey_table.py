@@ -186,6 +186,8 @@ SURVEY_FIELDS: Final = (
         "At the end of the interval, or as soon as there are B contributions", options=(Option("close"),)),
     SurveyField("through", Value.CHOICE, "Reports pass",
         "A shuffler behind the gateway breaks the link between arrival and report", options=(Option("through"),)),
+    SurveyField("dap_version", Value.CHOICE, "DAP version", "What the servers and devices of the question speak",
+        options=(Option("dap_version"),)),
     SurveyField("time_precision", Value.WHOLE, "Time precision",
         "Report times are rounded down to a multiple of this many seconds"),
     SurveyField("epoch", Value.WHOLE, "Token epoch", "If empty, the next one", options=(Option("epoch"),), least=0),
