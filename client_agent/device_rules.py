@@ -16,8 +16,9 @@ from client_agent.journal import Entry, State
 from tacit.codec import unb64url
 from tacit.errors import Refusal
 from tacit.extras import install_command
+from tacit.ledger import budget as ledger
 from tacit.ledger.account import Account, Charge, ChargeState, Cost
-from tacit.ledger.budget import Verdict, conservative, fits, largest_beside
+from tacit.ledger.filter import filter_of
 from tacit.recipe.charges import charge_of, series_charge
 from tacit.recipe.context import Context
 from tacit.recipe.derive import slot_of
@@ -71,11 +72,11 @@ def charged(entries: Sequence[Entry], since: float, *, with_relay: bool = False)
     )
 
 
-def spent(entries: Sequence[Entry], budget: Budget, now: float, *, with_relay: bool = False) -> float:
-    """The spending of the device's ledger at ``now``: the epsilon to which the charged claims (a), or (b), compose at
-    the budget's delta; infinite if their deltas alone exceed it."""
-    costs = charged(entries, now - budget.seconds, with_relay=with_relay)
-    return conservative(costs, None, float(budget.delta))
+def spent(entries: Sequence[Entry], budget: Budget, now: float, *, with_relay: bool = False) -> Decimal:
+    """What the charged claims (a), or (b), take of the device's budget at ``now``, as an epsilon at its delta; infinite
+    if their deltas alone exceed what it has for them."""
+    account = (budget.account.with_relay() if with_relay else None) or budget.account
+    return ledger.spent(charged(entries, now - budget.seconds, with_relay=with_relay), account)
 
 
 def _relay(recipe: Recipe, config: AgentConfig) -> Refusal | None:
@@ -121,7 +122,7 @@ def _slot(recipe: Recipe, entries: Sequence[Entry]) -> Refusal | None:
 
 
 def _budget(recipe: Recipe, budget: Budget, context: Context, entries: Sequence[Entry]) -> Refusal | None:
-    """Check that the claim, composed with everything charged within the budget's days, stays within the budget (P21). A
+    """Check that the claim, with everything charged within the budget's days, passes the budget's filter (P21, P40). A
     series is charged whole, with the first of its rounds."""
     charge = charge_of(recipe, ChargeState.PENDING)
     if recipe.series is not None:
@@ -154,10 +155,8 @@ def ledger_time(context: Context) -> float:
 
 
 def _over(charge: Charge, account: Account, before: tuple[Cost, ...]) -> str | None:
-    if fits(before, charge.cost, account, conservative):
+    verdict = ledger.verdict_on(charge.cost, before, account)
+    if verdict.fits:
         return None
-    delta = float(account.delta)
-    total, with_it = (conservative(before, more, delta) for more in (None, charge.cost))
-    verdict = Verdict(False, total, with_it, before)
-    largest = largest_beside([before], charge.cost.delta, account, conservative)
+    largest = ledger.largest_beside([filter_of(account).weigh(before)], charge.cost.delta, account)
     return over_budget(charge, verdict, account, largest)

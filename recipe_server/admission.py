@@ -28,7 +28,6 @@ from recipe_server.store import RecipeTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
 from tacit.ledger.account import Charge
-from tacit.ledger.budget import Accountant, conservative
 from tacit.logview.live import LiveLog
 from tacit.moments import moment
 from tacit.ohttp import KeyConfig
@@ -66,7 +65,6 @@ class Admission:
     policy: Policy
     accept_late_directories: bool
     ended_seconds: int
-    accountant: Accountant = conservative
 
     async def admit(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
         """How to register ``leaf``, if it may enter the log at ``now`` (POSIX seconds). Raises ``Refusal``."""
@@ -113,7 +111,6 @@ class Admission:
             slot_owner=(await slots.of(token.epoch)).owner(recipe),
             directory=await directory_of(tx, token.issuer, token.epoch),
             charges=None if place else await self._charges(recipe.privacy.account, recipe.interval.start, tx, now),
-            accountant=self.accountant,
             censuses=await self._censuses(tx, now) if recipe.criteria else (),
         )
         await asyncio.to_thread(rules.require, recipe, self.policy, context)
@@ -160,7 +157,7 @@ class Admission:
             raise Refusal("leaf-signature", f"signed by {leaf.signer}, the analyst is {analyst.operator}")
         _check_signature(leaf, unb64url(analyst.signing_key))
         charges = await self._charges(probe.privacy.account, series.interval.start, tx, now)
-        await asyncio.to_thread(series_rules.require, series, self.policy, now, charges, self.accountant)
+        await asyncio.to_thread(series_rules.require, series, self.policy, now, charges)
         if await tx.series.find(series.hash) is not None:
             raise Refusal("series-exists", "the log holds this series already, in another leaf")
         await SlotTable(tx, self.policy, series.slots.issuer, now).require_free(series)

@@ -11,7 +11,6 @@ from recipe_server.model_files import ModelFiles
 from recipe_server.service import RecipeService
 from recipe_server.store import RecipeStore
 from recipe_server.witnessing import WitnessDriver
-from tacit.accounting.budgets import accountant_of_record
 from tacit.ledger.account import Account
 from tacit.ledger.balance import balance
 from tacit.ports import Clock
@@ -23,7 +22,7 @@ FRESH_SECONDS = 3600.0
 
 
 class LedgerGauge:
-    """How much of each account is spent. The accountant may work for seconds. So it runs in a thread, once per size of
+    """How much of each account is spent. Many recipes take seconds. So it is computed in a thread, once per size of
     the log and hour, and a page shows its last result."""
 
     def __init__(self, store: RecipeStore, accounts: Sequence[Account], clock: Clock) -> None:
@@ -57,8 +56,8 @@ class LedgerGauge:
         for account in self._accounts:
             async with self._store.read() as tx:
                 charges = await tx.charges(account.name, now)
-            found = await asyncio.to_thread(balance, charges, account, now, accountant_of_record())
-            self._found[account.name,] = found.peak / float(account.epsilon)
+            found = await asyncio.to_thread(balance, charges, account, now)
+            self._found[account.name,] = float(found.peak / account.epsilon)
         self._of = wanted
 
 

@@ -18,7 +18,6 @@ from recipe_server.config import RecipeServerConfig
 from recipe_server.records import LoggedRecipe, PublishedResult
 from recipe_server.results import Result
 from recipe_server.store import RecipeStore, RecipeTx
-from tacit.accounting.budgets import accountant_of_record
 from tacit.codec import b64url
 from tacit.errors import CryptoError, Fatal, Refusal
 from tacit.models.forms import form_of
@@ -61,9 +60,7 @@ class RecipeService:
         self._announcer = announcer
         self._key = read_signing_key(config.log_key)
         policy = operator_policy(config.policy)
-        self._admission = Admission(
-            policy, config.accept_late_directories, config.ended_seconds, accountant_of_record()
-        )
+        self._admission = Admission(policy, config.accept_late_directories, config.ended_seconds)
         self._store = store
         self.grown: Callable[[], None] | None = None
         """Called after an entry was added, so that witnesses are asked to cosign it."""

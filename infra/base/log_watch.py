@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tacit.accounting.budgets import accountant_of_record
 from tacit.adapters.network.tls import ClientTls
 from tacit.codec import b64url
 from tacit.errors import DecodeError, Refusal, UsageError
@@ -87,7 +86,7 @@ class Watch:
         self._audit = self._new_audit()
 
     def _new_audit(self) -> Audit:
-        return Audit(self._place.policy, accountant_of_record())
+        return Audit(self._place.policy)
 
     async def verify(self, stage: Stage) -> LogReport:
         """Read the log and check its integrity: signatures, hashes, tiles, consistency, cosignatures."""

@@ -13,16 +13,13 @@ from infra.stacks.command_options import AsJson, StateDir, layout_of, policy_of,
 from infra.views.terminal import answers, print_json
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
-from tacit.ledger.account import Charge, ChargeState, Cost
+from tacit.ledger.account import MAX_STATED_EPSILON, Charge, ChargeState, Cost
 
 if TYPE_CHECKING:
     from tacit.logview.live import LiveLog
     from tacit.recipe.model import Recipe
     from tacit.recipe.policy import Policy
     from tacit.recipe.series import Series
-
-
-MOST_EPSILON = 64
 
 
 def ledger(
@@ -32,7 +29,7 @@ def ledger(
     state_dir: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what each account has spent, by composing the log's recipes, and what is left; exits with 1 if one is over.
+    """Show what the log's recipes have spent of each account, and what is left; exits with 1 if one is over.
 
     Example: tacit privacy ledger --state-dir .tacit --burn-down
     """
@@ -82,7 +79,7 @@ def plan_command(
     asked = None if recipe is None else read_recipe(read_file(recipe), str(recipe))
     if asked is None:
         begin = int(SystemClock().now()) if start is None else start
-        cost = Cost(_number(epsilon or "", "--epsilon", MOST_EPSILON), _number(delta, "--delta", 1))
+        cost = Cost(_number(epsilon or "", "--epsilon", MAX_STATED_EPSILON), _number(delta, "--delta", 1))
         charge = Charge(account, b"", "planned", begin, begin + duration, cost)
     log, policy = _log(state_dir)
     series = None if asked is None else _series_of(asked, log)

@@ -35,7 +35,8 @@ def show_ledger(document: dict[str, Any], console: Console) -> None:
     if not document["accounts"]:
         console.print("no account: the policy lists none, and the log holds no recipe")
     relation = document["relation"]
-    console.print(Text(f"claim (a), with the relay (b), {relation} neighbours; recipes are composed, not added", "dim"))
+    words = f"claim (a), with the relay (b), {relation} neighbours; an account holds what passes its filter"
+    console.print(Text(words, "dim"))
 
 
 def show_burn_down(found: BurnDown, console: Console) -> None:
@@ -72,8 +73,7 @@ def _figures(account: dict[str, Any]) -> Table:
     for name, value in (
         ("budget", Text(f"ε {account['epsilon']} at δ {account['delta']} in any {period}")),
         ("spent", spent),
-        ("conservative", Text(f"ε {account['spent_conservative']}, as aggregators and devices compute it")),
-        ("δ of the claims", Text(f"{account['delta_spent']} of {account['delta']}")),
+        ("δ of the claims", Text(f"{account['delta_spent']} of {account['delta_of_claims']}")),
         ("fullest period", Text(f"ε {account['peak']}")),
         ("with the relay", Text(_with_relay(account))),
         ("remaining", Text(f"ε {account['remaining']}", style="bold red" if account["over"] else "bold green")),
@@ -138,7 +138,6 @@ def show_plan(plan: Plan, console: Console) -> None:
         (what, f"ε {cost.epsilon:f} at δ {cost.delta:f}, {span(plan.charge.start, plan.charge.end)}"),
         ("without it", f"{counted(len(verdict.others), 'recipe')}, ε {computed_epsilon(verdict.before)}"),
         ("with it", with_it),
-        ("conservative", f"ε {computed_epsilon(plan.conservative_total)}, as aggregators and devices compute it"),
         ("largest that fits", largest),
         (such, f"{plan.count} fit, this one included" if plan.count else "none fits"),
     )

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from services.collector.config import CollectorConfig
@@ -11,7 +11,7 @@ from services.collector.records import Collection
 from tacit.aggregator.keys import HpkeKey, find_key
 from tacit.errors import Refusal
 from tacit.hpke import KeyPair
-from tacit.logview.live import LiveLog, LiveRecipe
+from tacit.logview.live import LiveLog, LiveRecipe, LiveSeries, charges_of
 from tacit.logview.paged import log_at
 from tacit.logview.stored import LeavesTx, StoredLog, stored_live
 from tacit.models.collectors import collector_side
@@ -19,6 +19,7 @@ from tacit.models.faces.collector import CollectorSide, Source
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
 from tacit.rules import table as rules
+from tacit.rules.budget import overspent
 from tacit.service.app import Deps
 from tacit.service.base.store import Transactions
 
@@ -61,6 +62,7 @@ class Recipes:
         self._store = store
         self._keys = keys
         self._config = config
+        self._clock = deps.clock
         required = config.policy.log_policy(config.log.note_key(), deps.clock.now)
         self._log = StoredLog(store, log_at(deps.transport, config.log.url), required, config.policy)
         self._known: dict[bytes, Known] = {}
@@ -77,7 +79,9 @@ class Recipes:
         """Judge every recipe in the stored leaves."""
         async with self._store.read() as tx:
             live = await stored_live(tx)
-        self._known = {item.recipe.hash: self._judge(live, item) for item in live.recipes}
+        now = self._clock.now()
+        over = overspent(self._config.policy, charges_of(live, now), now)
+        self._known = {item.recipe.hash: self._judge(live, item, now, over) for item in live.recipes}
         self._judged = True
 
     def all(self) -> list[Known]:
@@ -88,13 +92,19 @@ class Recipes:
         """Return the recipe with this hash, or None if this collector does not know it."""
         return self._known.get(recipe_hash)
 
-    def _judge(self, live: LiveLog, item: LiveRecipe) -> Known:
+    def _judge(self, live: LiveLog, item: LiveRecipe, now: float, over: Container[str]) -> Known:
         """Whether this collector may collect the recipe: our key or credential, and every rule of the table.
 
-        The rules are checked as of the interval's start, because collecting comes after its end.
+        The rules are checked as of the interval's start, because collecting comes after its end. In an account that is
+        ``over``, what came first in the log has the room (P22); in any other, everything fits together.
         """
         recipe = item.recipe
         context = live.context(item, float(recipe.interval.start))
+        if recipe.privacy.account in over:
+            charged: LiveRecipe | LiveSeries = item
+            if context.series is not None:
+                charged = next(one for one in live.series if one.series.hash == context.series.hash)
+            context = replace(context, charges=charges_of(live, now, before=charged.index))
         try:
             side = collector_side(recipe.model)
             key_pair = self._own_key(side, recipe)

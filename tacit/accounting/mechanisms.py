@@ -16,6 +16,7 @@ from tacit.accounting import server_mechanisms as server
 from tacit.accounting.budgets import compose_steps
 from tacit.accounting.device_mechanisms import Quantities
 from tacit.accounting.events import DiscreteGaussian, DiscreteLaplace, Laplace, Relation
+from tacit.accounting.fixed_steps import compose_fixed
 from tacit.dp import amplification, composition, poisson, sampling
 from tacit.dp.heterogeneous import Step, epsilon_heterogeneous
 from tacit.errors import Refusal
@@ -129,14 +130,15 @@ def _composition(epsilon: float, delta: float, rounds: int, total_delta: float) 
 
 
 def _heterogeneous(steps: tuple[Step, ...], total_delta: float) -> Quantities:
-    """The operator's accountant, the bound that devices and aggregators use, and the plain sum of the epsilons, side by
-    side."""
+    """Steps that are fixed beforehand, by privacy loss distributions and by light bounds; steps that are chosen one
+    after another, as accounts hold them; and the plain sum of the epsilons, side by side."""
     if not steps:
         raise ValueError("at least one step is needed")
     light = epsilon_heterogeneous(steps, total_delta)
     return {
-        "epsilon": compose_steps(steps, total_delta),
+        "epsilon": compose_fixed(steps, total_delta),
         "epsilon_light": light,
+        "epsilon_adaptive": compose_steps(steps, total_delta),
         "epsilon_added": sum(epsilon for epsilon, _ in steps),
         "delta_added": sum(delta for _, delta in steps),
     }

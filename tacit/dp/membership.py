@@ -4,8 +4,8 @@ A device of the audience sends with probability s, or with s0 where it has the d
 one outside sends nothing. Aggregators compare ``Ber(s) + S`` with ``S``, the messages of the other X - 1 devices, of
 which any number may be at either rate: the worst composition counts, as in ``tacit.dp.unfilled``. A member of rate s0
 is a mixture of one of rate s and of a device outside, so that it tells no more (hockey sticks are jointly convex). With
-one rate for all and delta = 1e-6 this is about ``3.5 sqrt(q / ((1 - q) X))``; where nearly everybody has the default
-answer it is about ``3.5 s / sqrt(s0 (1 - s0) X)``, which is more.
+one rate for all, delta = 1e-6 and X from 10,000 to 100,000 this is at most ``3.5 sqrt(q / ((1 - q) X))``; where nearly
+everybody has the default answer it is about ``3.6 s / sqrt(s0 (1 - s0) X)``, which is more.
 """
 
 from __future__ import annotations

@@ -1,46 +1,30 @@
-"""Whether a charge fits into its account, and the largest that would: by composition, in every period that it
+"""Whether a charge fits into its account, and the largest that would: by the account's filter, in every period that it
 touches."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from tacit.dp.heterogeneous import epsilon_heterogeneous
-from tacit.dp.solve import largest_where
 from tacit.ledger.account import Account, Charge, Cost
-from tacit.ledger.windows import windows
-
-Accountant = Callable[[Sequence[Cost], Cost | None, float], float]
-"""(costs, an additional cost or None, total delta) -> an upper bound of the composition's epsilon; infinite where the
-costs' own deltas exceed the total. The additional cost is a separate argument so that the composition of the others can
-be reused."""
+from tacit.ledger.filter import Weight, filter_of
+from tacit.ledger.windows import periods
 
 PLACES = 4
 """Decimals to which the largest fitting epsilon is computed."""
-MAX_EPSILON = 64.0
-
-
-def conservative(costs: Sequence[Cost], more: Cost | None, delta: float) -> float:
-    """The accountant of devices and aggregators: light bounds, never below the true composition. Infinite where a cost
-    is unbounded."""
-    everything = [*costs, more] if more is not None else costs
-    if not all(cost.is_bounded for cost in everything):
-        return math.inf
-    return epsilon_heterogeneous([cost.step for cost in everything], delta)
+MAX_COUNT = 1 << 12
+"""The largest number that ``how_many`` counts to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result for one charge in one account: epsilon of the deciding period (the fullest one that the charge
-    touches, or the first that would exceed the account), without the charge and with it. Infinite where deltas alone
-    exceed the account's."""
+    """The result for one charge in one account: what is spent in the deciding period (the fullest one that the charge
+    touches), without the charge and with it. Infinite where deltas alone exceed what the account has for them."""
 
     fits: bool
-    before: float
-    total: float
+    before: Decimal
+    total: Decimal
     others: tuple[Cost, ...]
     """The other costs in that period."""
 
@@ -50,41 +34,34 @@ def costs_of(charges: Iterable[Charge]) -> tuple[Cost, ...]:
     return tuple(charge.cost for charge in charges if charge.counts)
 
 
-def fits(costs: Sequence[Cost], more: Cost | None, account: Account, accountant: Accountant) -> bool:
-    """Whether the costs of one period stay within the account. Plain addition, which is exact in decimals, is tried
-    first, then the light bounds."""
-    everything = [*costs, more] if more is not None else costs
-    added = sum(cost.epsilon for cost in everything), sum(cost.delta for cost in everything)
-    if added[0] <= account.epsilon and added[1] <= account.delta:
-        return True
-    limit, delta = float(account.epsilon), float(account.delta)
-    if conservative(costs, more, delta) <= limit:
-        return True
-    return accountant is not conservative and accountant(costs, more, delta) <= limit
+def fits(costs: Iterable[Cost], account: Account) -> bool:
+    """Whether the costs of one period stay within the account."""
+    gate = filter_of(account)
+    return gate.holds(gate.weigh(costs))
 
 
-def judge(charge: Charge, charges: Sequence[Charge], account: Account, accountant: Accountant) -> Verdict:
+def spent(costs: Iterable[Cost], account: Account) -> Decimal:
+    """What the costs of one period take of the account's epsilon, at its delta; infinite where their own deltas exceed
+    what the account has for them."""
+    gate = filter_of(account)
+    return gate.spent(gate.weigh(costs))
+
+
+def verdict_on(cost: Cost, others: Sequence[Cost], account: Account) -> Verdict:
+    """Judge ``cost`` beside the others of one period."""
+    before, total = spent(others, account), spent([*others, cost], account)
+    return Verdict(fits([*others, cost], account), before, total, tuple(others))
+
+
+def judge(charge: Charge, charges: Sequence[Charge], account: Account) -> Verdict:
     """Judge whether ``charge`` fits beside the others of its account (it is left out of ``charges`` if it is among
     them)."""
-    periods = _others(charge, charges, account)
-    over = None if _fits_beside_all(charge, charges, account) else _first_over(charge, periods, account, accountant)
-    others = max(periods, key=len) if over is None else over
-    before, total = (accountant(others, more, float(account.delta)) for more in (None, charge.cost))
-    return Verdict(over is None, before, total, others)
-
-
-def _fits_beside_all(charge: Charge, charges: Sequence[Charge], account: Account) -> bool:
-    """Whether the light bounds admit the charge even together with everything that any period with ``charge`` may
-    hold."""
-    reach = (charge.start - account.window_seconds, charge.end + account.window_seconds)
-    held = costs_of(one for one in _same(charge, charges) if one.touches(*reach))
-    return fits(held, charge.cost, account, conservative)
-
-
-def _first_over(
-    charge: Charge, periods: Sequence[tuple[Cost, ...]], account: Account, accountant: Accountant
-) -> tuple[Cost, ...] | None:
-    return next((others for others in periods if not fits(others, charge.cost, account, accountant)), None)
+    gate, same = filter_of(account), _same(charge, charges)
+    own = gate.weigh([charge.cost])
+    found = periods(same, account.window_seconds, gate, charge)
+    fullest = max(found, key=lambda one: (gate.spent(one.weight.plus(own)), one.weight))
+    end = fullest.begin + account.window_seconds
+    return verdict_on(charge.cost, costs_of(one for one in same if one.touches(fullest.begin, end)), account)
 
 
 def _same(charge: Charge, charges: Sequence[Charge]) -> list[Charge]:
@@ -94,55 +71,48 @@ def _same(charge: Charge, charges: Sequence[Charge]) -> list[Charge]:
     ]
 
 
-def _others(charge: Charge, charges: Sequence[Charge], account: Account) -> list[tuple[Cost, ...]]:
-    """The other costs in each period that touches ``charge``; at least one period."""
-    return [costs_of(held) for held in windows(_same(charge, charges), account.window_seconds, around=charge)]
+def _beside(charge: Charge, charges: Sequence[Charge], account: Account) -> list[Weight]:
+    """The weight of the others in each period that touches ``charge``; at least one period."""
+    found = periods(_same(charge, charges), account.window_seconds, filter_of(account), charge)
+    return [one.weight for one in found]
 
 
-def largest_epsilon(
-    charge: Charge, charges: Sequence[Charge], account: Account, accountant: Accountant
-) -> Decimal | None:
+def largest_epsilon(charge: Charge, charges: Sequence[Charge], account: Account) -> Decimal | None:
     """Return the largest epsilon, to 4 decimals, that fits in place of ``charge``'s own at its delta; None where not
     even its delta fits."""
-    return largest_beside(_others(charge, charges, account), charge.cost.delta, account, accountant)
+    return largest_beside(_beside(charge, charges, account), charge.cost.delta, account)
 
 
-def largest_beside(
-    periods: Sequence[Sequence[Cost]], delta: Decimal, account: Account, accountant: Accountant
-) -> Decimal | None:
-    """Return the largest epsilon, to 4 decimals, that fits at ``delta`` into every one of the ``periods``; None where
-    not even ``delta`` fits. The fullest period should come first: then most others are evaluated only once."""
-    best = min(float(account.epsilon), MAX_EPSILON)
-    for others in sorted(periods, key=_weight, reverse=True):
+def largest_beside(beside: Sequence[Weight], delta: Decimal, account: Account) -> Decimal | None:
+    """Return the largest epsilon, to 4 decimals, that fits at ``delta`` into every one of the periods that hold
+    ``beside``; None where not even ``delta`` fits."""
+    gate = filter_of(account)
 
-        def holds(epsilon: float, others: Sequence[Cost] = others) -> bool:
-            return fits(others, Cost(_rounded(epsilon), delta), account, accountant)
+    def holds(steps: int) -> bool:
+        own = gate.weigh([Cost(Decimal(steps).scaleb(-PLACES), delta)])
+        return all(gate.holds(one.plus(own)) for one in beside)
 
-        found = largest_where(holds, 0.0, best, 10.0**-PLACES / 4)
-        if found is None:
-            return None
-        best = found
-    return _rounded(best)
-
-
-def _weight(costs: Sequence[Cost]) -> float:
-    return math.fsum(cost.step[0] ** 2 for cost in costs)
+    if not holds(0):
+        return None
+    low, high = 0, int(account.epsilon.scaleb(PLACES)) + 1
+    while holds(high):  # a claim a little above the account's epsilon may fit at its delta
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return Decimal(low).scaleb(-PLACES)
 
 
-def _rounded(epsilon: float) -> Decimal:
-    """Round down to 4 decimals, so that the epsilon returned is the one that was tested."""
-    return Decimal(int(epsilon * 10**PLACES + 1e-6)).scaleb(-PLACES)
-
-
-def how_many(cost: Cost, charge: Charge, charges: Sequence[Charge], account: Account, accountant: Accountant) -> int:
+def how_many(cost: Cost, charge: Charge, charges: Sequence[Charge], account: Account) -> int:
     """How many recipes of ``cost`` fit in place of ``charge``, all in the same period."""
-    found = _others(charge, charges, account)
-
-    def holds(count: int) -> bool:
-        return count == 0 or all(fits((*others, *(cost,) * (count - 1)), cost, account, accountant) for others in found)
-
     if cost.delta <= 0 and cost.epsilon <= 0:
         raise ValueError("a recipe must have an epsilon or a delta above 0")
+    gate, beside = filter_of(account), _beside(charge, charges, account)
+    own = gate.weigh([cost])
+
+    def holds(count: int) -> bool:
+        return count == 0 or all(gate.holds(one.plus(own.times(count))) for one in beside)
+
     low, high = 0, 1
     while high <= MAX_COUNT and holds(high):
         low, high = high, 2 * high
@@ -150,7 +120,3 @@ def how_many(cost: Cost, charge: Charge, charges: Sequence[Charge], account: Acc
         middle = (low + high) // 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low
-
-
-MAX_COUNT = 1 << 12
-"""The largest number that ``how_many`` counts to."""

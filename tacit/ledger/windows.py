@@ -3,14 +3,22 @@
 A period of W seconds holds every charge that it touches. Sliding it towards the future until it is about to lose a
 charge only adds charges, so the periods that begin one second before some charge ends represent all others. Of these, a
 period that holds nothing new compared with the one before it is contained in that one.
+
+The promise is one about every fixed period: the charges that touch it are a subset of a log in which each was admitted
+only while all that counted and touch the same period fitted together, so they passed the filter, in the order in which
+they were published; whatever lies outside the period is chosen from results and needs no account of its own. What is
+void told nothing, so what was told is always part of something that fitted. No promise is made about a period that is
+itself chosen after its results.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from tacit.ledger.account import Charge
+from tacit.ledger.filter import Filter, Weight
 
 
 def begins(charges: Sequence[Charge], seconds: int, around: Charge | None = None) -> Iterator[int]:
@@ -29,7 +37,30 @@ def begins(charges: Sequence[Charge], seconds: int, around: Charge | None = None
             yield begin
 
 
-def windows(charges: Sequence[Charge], seconds: int, around: Charge | None = None) -> Iterator[tuple[Charge, ...]]:
-    """Yield the charges of each period of ``begins``, without ``around``."""
-    for begin in begins(charges, seconds, around):
-        yield tuple(charge for charge in charges if charge is not around and charge.touches(begin, begin + seconds))
+@dataclass(frozen=True, slots=True)
+class Period:
+    """The period from ``begin`` on (POSIX seconds), and the weight of all charges in it."""
+
+    begin: int
+    weight: Weight
+
+
+def periods(charges: Sequence[Charge], seconds: int, gate: Filter, around: Charge | None = None) -> list[Period]:
+    """Every period of ``begins``, with the weight of its charges (without ``around``): a period holds every charge that
+    begins before its end, except those that ended before it began, so each weight is a difference of running sums."""
+    held = [charge for charge in charges if charge is not around]
+    begun, ended = sorted(held, key=lambda one: one.start), sorted(held, key=lambda one: one.end)
+    starts, ends = [one.start for one in begun], [one.end for one in ended]
+    before, behind = _running(begun, gate), _running(ended, gate)
+    return [
+        Period(begin, before[bisect_left(starts, begin + seconds)].less(behind[bisect_right(ends, begin)]))
+        for begin in begins(charges, seconds, around)
+    ]
+
+
+def _running(charges: Iterable[Charge], gate: Filter) -> list[Weight]:
+    """The weights of the first 0, 1, 2, ... charges together."""
+    sums = [Weight()]
+    for charge in charges:
+        sums.append(sums[-1].plus(gate.weigh([charge.cost])))
+    return sums

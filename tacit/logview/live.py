@@ -6,6 +6,7 @@ are void and what they charge, and makes the ``Context`` in which the rules are 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -271,8 +272,9 @@ class LiveJoin:
         return {role: void for role, void in found.items() if _is_of(recipe, void.task_id)}
 
 
-def charges_of(log: LiveLog, now: float) -> tuple[Charge, ...]:
-    """The entries of logged recipes and series at ``now`` (POSIX seconds), each kind in the order of the log."""
+def charges_of(log: LiveLog, now: float, before: float = math.inf) -> tuple[Charge, ...]:
+    """The entries of logged recipes and series at ``now`` (POSIX seconds), each kind in the order of the log; only of
+    leaves whose index is below ``before``."""
     rounds: dict[bytes, list[ChargeState]] = {item.series.hash: [] for item in log.series}
     found = []
     for live in log.recipes:
@@ -280,8 +282,9 @@ def charges_of(log: LiveLog, now: float) -> tuple[Charge, ...]:
         series = log.round_of(live.recipe)
         if series is not None:
             rounds[series.hash].append(state)
-        found.append(charge_of(live.recipe, state if series is None else ChargeState.COVERED))
-    return (*found, *series_charges((item.series for item in log.series), rounds, now))
+        if live.index < before:
+            found.append(charge_of(live.recipe, state if series is None else ChargeState.COVERED))
+    return (*found, *series_charges((item.series for item in log.series if item.index < before), rounds, now))
 
 
 def state_of(live: LiveRecipe, now: float) -> ChargeState:

@@ -10,8 +10,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Sequence
 
 from tacit.errors import DecodeError, Refusal, TacitError
-from tacit.ledger.balance import balance
-from tacit.ledger.budget import Accountant, conservative
 from tacit.logview.live import LiveLog, LiveRecipe, LiveSeries, charges_of
 from tacit.logview.signers import LeafSigners
 from tacit.logview.view import VerifiedEntry, check_signatures
@@ -22,6 +20,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.rules import series_table as series_rules
 from tacit.rules import table as rules
+from tacit.rules.budget import overspent
 from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, UnknownLeafError, Void
 from tacit.tlog.once import claims_in
 
@@ -46,9 +45,8 @@ ShownAfter = Callable[[int], int | None]
 class Audit:
     """Checks every leaf of one log under one policy."""
 
-    def __init__(self, policy: Policy, accountant: Accountant = conservative) -> None:
+    def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self._accountant = accountant
         self._size = 0
         self._entries: list[VerifiedEntry] = []
         self._recipes: dict[str, SignedLeaf] = {}
@@ -262,23 +260,8 @@ class Audit:
 
     def _ledger(self, log: LiveLog, now: float) -> list[Finding]:
         """Accounts in which some period costs more than the policy allows."""
-        charges, found = charges_of(log, now), []
-        for name in sorted(self._policy.accounts or {}):
-            account = self._policy.account(name)
-            if account is None:
-                continue
-            state = balance(charges, account, now, self._accountant)
-            if state.over:
-                what = f"account {name}: epsilon {state.peak:.4f} in its fullest period, limit {account.epsilon}"
-                found.append(Finding("ledger", what))
-            beside = account.with_relay()
-            if beside is None:
-                continue
-            state = balance([charge.with_relay() for charge in charges], beside, now, self._accountant)
-            if state.over:
-                what = f"account {name}: epsilon {state.peak:.4f} with the relay, limit {beside.epsilon}"
-                found.append(Finding("ledger", what))
-        return found
+        over = overspent(self._policy, charges_of(log, now), now)
+        return [Finding("ledger", what) for words in over.values() for what in words]
 
     def _silent_keys(self, log: LiveLog, now: float) -> list[Finding]:
         """Issuers and gateways that have stopped publishing keys."""

@@ -21,7 +21,8 @@ from typing import Any
 
 from tacit.ledger.account import Account, Charge, Cost
 from tacit.ledger.balance import computed_epsilon
-from tacit.ledger.budget import Accountant, conservative, costs_of, fits
+from tacit.ledger.budget import costs_of, largest_beside
+from tacit.ledger.filter import filter_of
 from tacit.logview.live import LiveLog, charges_of
 from tacit.methods.figures import NORMAL_95
 from tacit.recipe.policy import Policy
@@ -43,12 +44,12 @@ class Day:
     """The epsilon that was spent at POSIX second ``at``, at the account's delta, and the epsilon that was left."""
 
     at: int
-    spent: float
-    left: float
+    spent: Decimal
+    left: Decimal
 
     def document(self) -> dict[str, Any]:
         """The day as a JSON object: time, epsilon spent, share left."""
-        return {"at": self.at, "spent": computed_epsilon(self.spent), "left": f"{int(self.left * 10_000) / 10_000:g}"}
+        return {"at": self.at, "spent": computed_epsilon(self.spent), "left": computed_epsilon(self.left)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,8 @@ class Pace:
         return {
             "recipes": self.recipes,
             "seconds": self.seconds,
-            "epsilon": computed_epsilon(float(self.epsilon)),
-            "epsilon_with_relay": computed_epsilon(float(self.epsilon_with_relay)),
+            "epsilon": computed_epsilon(self.epsilon),
+            "epsilon_with_relay": computed_epsilon(self.epsilon_with_relay),
             "delta": f"{self.delta:.3g}",
         }
 
@@ -114,33 +115,31 @@ def burn_downs(log: LiveLog, policy: Policy, now: float) -> list[BurnDown]:
     return [burn_down(charges, account, now) for account in found if account is not None]
 
 
-def burn_down(
-    charges: Sequence[Charge], account: Account, now: float, accountant: Accountant = conservative
-) -> BurnDown:
-    """The burn-down of one account. By default costs are computed as aggregators and devices compute them, with a fast
-    bound that is never too small."""
+def burn_down(charges: Sequence[Charge], account: Account, now: float) -> BurnDown:
+    """The burn-down of one account."""
     own = sorted((one for one in charges if one.account == account.name and one.counts), key=lambda one: one.start)
     pace = _pace(own, account, now)
-    found = BurnDown(account, _days(own, account, int(now), accountant), pace, None, None, None)
+    found = BurnDown(account, _days(own, account, int(now)), pace, None, None, None)
     if pace is None or not found.has_forecast:
         return found
     spread = NORMAL_95 * math.sqrt(pace.recipes)
     rates = [max(0.0, pace.recipes + more) / max(SHORTEST_SECONDS, pace.seconds) for more in (0.0, spread, -spread)]
-    ends = [_used_up(own, account, pace, rate, now, accountant) for rate in rates]
+    ends = [_used_up(own, account, pace, rate, now) for rate in rates]
     return replace(found, used_up_at=ends[0], earliest=ends[1], latest=ends[2])
 
 
-def _days(own: Sequence[Charge], account: Account, now: int, accountant: Accountant) -> tuple[Day, ...]:
+def _days(own: Sequence[Charge], account: Account, now: int) -> tuple[Day, ...]:
     first = min((one.start for one in own), default=now)
     begin = max(first, now - account.window_seconds) // DAY * DAY + DAY
     step = max(1, -(-(now - begin) // (DAY * (MOST_POINTS - 1)))) * DAY
-    composed = lru_cache(maxsize=None)(lambda costs: accountant(costs, None, float(account.delta)))
+    gate = filter_of(account)
+    left = lru_cache(maxsize=None)(lambda weight: largest_beside([weight], Decimal(0), account) or Decimal(0))
     found = []
     for at in (*range(begin, now, step), now):
         ahead = math.inf if at == now else at
         held = costs_of(one for one in own if one.start <= ahead and one.end > at - account.window_seconds)
-        spent = composed(held) if held else 0.0
-        found.append(Day(at, spent, max(0.0, float(account.epsilon) - spent)))
+        weight = gate.weigh(held)
+        found.append(Day(at, gate.spent(weight), left(weight)))
     return tuple(found)
 
 
@@ -159,24 +158,28 @@ def _pace(own: Sequence[Charge], account: Account, now: float) -> Pace | None:
     return Pace(count, seconds, epsilon / Decimal(count), sum(beside, Decimal(0)) / count, delta / Decimal(count))
 
 
-def _used_up(
-    own: Sequence[Charge], account: Account, pace: Pace, rate: float, now: float, accountant: Accountant
-) -> int | None:
+def _hold(account: Account, held: Sequence[Cost], cost: Cost, count: int) -> bool:
+    """Whether the account has room for ``held`` and ``count`` times ``cost``."""
+    gate = filter_of(account)
+    return gate.holds(gate.weigh(held).plus(gate.weigh([cost]).times(count)))
+
+
+def _used_up(own: Sequence[Charge], account: Account, pace: Pace, rate: float, now: float) -> int | None:
     """The POSIX second at which a recipe with the pace's mean cost no longer fits, if there are ``rate`` recipes per
     second; None if all fit."""
     whole = math.ceil(rate * account.window_seconds)
 
+    beside = account.with_relay()
+
     def fitting(count: int) -> bool:
         at = now + count / rate
         held = [one for one in own if one.end > at - account.window_seconds]
-        beside = account.with_relay()
-        new = [Cost(pace.epsilon, pace.delta)] * count
-        if not fits([*costs_of(held), *new], None, account, accountant):
+        if not _hold(account, costs_of(held), Cost(pace.epsilon, pace.delta), count):
             return False
         if beside is None:
             return True
-        more = [Cost(pace.epsilon_with_relay, pace.delta)] * count
-        return fits([*costs_of(one.with_relay() for one in held), *more], None, beside, accountant)
+        others = costs_of(one.with_relay() for one in held)
+        return _hold(beside, others, Cost(pace.epsilon_with_relay, pace.delta), count)
 
     low = 0
     for step in range(1, CHECKPOINTS + 1):

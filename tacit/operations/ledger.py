@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from tacit.accounting.budgets import accountant_of_record
 from tacit.codec import b64url
 from tacit.dp.claim import RELATION
 from tacit.ledger.account import Account, Charge
 from tacit.ledger.balance import Balance, balance, computed_epsilon
-from tacit.ledger.budget import Verdict, conservative, how_many, judge, largest_epsilon
+from tacit.ledger.budget import Verdict, how_many, judge, largest_epsilon
+from tacit.ledger.filter import filter_of
 from tacit.logview.live import LiveLog, charges_of
 from tacit.recipe.policy import Policy
 
@@ -20,23 +20,14 @@ from tacit.recipe.policy import Policy
 @dataclass(frozen=True)
 class AccountState:
     """One account at a moment: the policy's ``account`` (None: the policy has none with this name), the log's recipes
-    charged to it (``charges``), in the order of the log, and their total cost: by the accountant of record
-    (``balance``), as aggregators and devices compute it (``conservative``), and in claims (b), against an aggregator
-    with the relay (``with_relay``)."""
+    charged to it (``charges``), in the order of the log, and their total cost in claims (a) (``balance``) and in claims
+    (b), against an aggregator with the relay (``with_relay``)."""
 
     name: str
     account: Account | None
     charges: tuple[Charge, ...]
     balance: Balance | None = None
-    conservative: Balance | None = None
     with_relay: Balance | None = None
-
-    @property
-    def remaining(self) -> float:
-        """The epsilon that is left; 0 for an account that is not in the policy."""
-        if self.account is None or self.balance is None:
-            return 0.0
-        return max(0.0, float(self.account.epsilon) - self.balance.spent)
 
     @property
     def over(self) -> bool:
@@ -51,19 +42,20 @@ class AccountState:
     def document(self) -> dict[str, Any]:
         """The account's balances as a JSON object."""
         document: dict[str, Any] = {"account": self.name, "in_policy": self.account is not None}
-        account, tight, light, beside = self.account, self.balance, self.conservative, self.with_relay
-        if account is not None and tight is not None and light is not None and beside is not None:
+        account, own, beside = self.account, self.balance, self.with_relay
+        if account is not None and own is not None and beside is not None:
             limit = account.epsilon_with_relay
             document |= {
                 "epsilon": str(account.epsilon),
                 "delta": f"{account.delta:f}",
                 "window_seconds": account.window_seconds,
-                "spent": computed_epsilon(tight.spent),
-                "spent_conservative": computed_epsilon(light.spent),
-                "peak": computed_epsilon(tight.peak),
-                "remaining": f"{int(self.remaining * 10_000) / 10_000:g}",
-                "delta_spent": f"{tight.delta_spent:f}",
-                "over": tight.over,
+                "order": f"{filter_of(account).order:f}",
+                "spent": computed_epsilon(own.spent),
+                "peak": computed_epsilon(own.peak),
+                "remaining": computed_epsilon(own.left),
+                "delta_spent": f"{own.delta_spent:f}",
+                "delta_of_claims": f"{own.delta:f}",
+                "over": own.over,
                 "epsilon_with_relay": None if limit is None else str(limit),
                 "spent_with_relay": computed_epsilon(beside.spent),
                 "peak_with_relay": computed_epsilon(beside.peak),
@@ -100,14 +92,13 @@ def _state(name: str, account: Account | None, charges: Sequence[Charge], now: f
     own = tuple(charge for charge in charges if charge.account == name)
     if account is None:
         return AccountState(name, None, own)
-    accountant, beside = accountant_of_record(), account.with_relay() or account
+    beside = account.with_relay() or account
     return AccountState(
         name,
         account,
         own,
-        balance(own, account, now, accountant),
-        balance(own, account, now, conservative),
-        balance([charge.with_relay() for charge in own], beside, now, accountant),
+        balance(own, account, now),
+        balance([charge.with_relay() for charge in own], beside, now),
     )
 
 
@@ -133,7 +124,6 @@ class Plan:
     charge: Charge
     account: Account
     verdict: Verdict
-    conservative_total: float
     largest: Decimal | None
     count: int
     series: str | None = None
@@ -160,7 +150,6 @@ class Plan:
             "with_recipe_with_relay": None if self.beside is None else computed_epsilon(self.beside.total),
             "spent": computed_epsilon(self.verdict.before),
             "with_recipe": computed_epsilon(self.verdict.total),
-            "with_recipe_conservative": computed_epsilon(self.conservative_total),
             "budget": {"epsilon": f"{self.account.epsilon:f}", "delta": f"{self.account.delta:f}"},
             "beside": len(self.verdict.others),
             "largest_epsilon": None if self.largest is None else f"{self.largest:f}",
@@ -178,19 +167,17 @@ def plan(
     series: str | None = None,
     cap: Decimal | None = None,
 ) -> Plan:
-    """Whether ``charge`` fits beside ``charges``, by the accountant of record. ``series``: the name of the series to
-    which the charge belongs. ``cap``: the policy's limit for one recipe."""
-    accountant = accountant_of_record()
-    verdict, limit = judge(charge, charges, account, accountant), account.with_relay()
+    """Whether ``charge`` fits beside ``charges``. ``series``: the name of the series to which the charge belongs.
+    ``cap``: the policy's limit for one recipe."""
+    limit = account.with_relay()
     others = [one.with_relay() for one in charges]
     return Plan(
         charge,
         account,
-        verdict,
-        conservative(verdict.others, charge.cost, float(account.delta)),
-        largest_epsilon(charge, charges, account, accountant),
-        how_many(charge.cost, charge, charges, account, accountant),
+        judge(charge, charges, account),
+        largest_epsilon(charge, charges, account),
+        how_many(charge.cost, charge, charges, account),
         series,
         cap,
-        None if limit is None else judge(charge.with_relay(), others, limit, accountant),
+        None if limit is None else judge(charge.with_relay(), others, limit),
     )

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from tacit.ledger.account import Charge
-from tacit.ledger.budget import Accountant, conservative
 from tacit.recipe.census import Census
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
@@ -52,7 +51,6 @@ class Context:
     """The recipe that holds the round before this one; None: there is none, or this party does not know it."""
     charges: tuple[Charge, ...] | None = None
     """What the log charges to the accounts beside this recipe; None: this party does not know the whole log."""
-    accountant: Accountant = conservative
     censuses: tuple[Census, ...] = ()
     """The censuses for which the log shows both shares."""
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from tacit.ledger.account import Account, Charge, ChargeState
-from tacit.ledger.budget import Accountant, Verdict, judge, largest_epsilon
+from tacit.ledger.balance import balance
+from tacit.ledger.budget import Verdict, judge, largest_epsilon
+from tacit.ledger.filter import claims_delta
 from tacit.models.forms import form_of
 from tacit.recipe.charges import charge_of, series_charge
 from tacit.recipe.context import Context
@@ -29,24 +30,23 @@ def account_known(recipe: Recipe, policy: Policy, context: Context) -> str | Non
 
 def budget_left(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """In every period that the recipe's interval touches, its claim (a) and those of the recipes charged beside it
-    compose to at most the account's (epsilon, delta); the same holds for their claims (b), where the account limits
+    pass the filter of the account's (epsilon, delta); the same holds for their claims (b), where the account limits
     these. For a round, the claim and time of the whole series count."""
     if context.charges is None or (recipe.series is not None and context.series is None):
         return None
     charge = charge_of(recipe, ChargeState.PENDING)
     if context.series is not None:
         charge = series_charge(context.series, ChargeState.PENDING)
-        return charge_left(charge, policy, context.charges, context.accountant)
+        return charge_left(charge, policy, context.charges)
     form = form_of(recipe.model)
     members = (f"privacy.epsilon.{form.charged}", f"privacy.epsilon.{form.charged_with_relay}")
-    return charge_left(charge, policy, context.charges, context.accountant, members)
+    return charge_left(charge, policy, context.charges, members)
 
 
 def charge_left(
     charge: Charge,
     policy: Policy,
     charges: Sequence[Charge],
-    accountant: Accountant,
     members: tuple[str, str] | None = None,
 ) -> str | None:
     """The refusal where ``charge`` does not fit beside ``charges``; None where it fits, or where the policy does not
@@ -56,43 +56,62 @@ def charge_left(
     if account is None:
         return None
     member, with_relay = members or (None, None)
-    found = _left(charge, account, charges, accountant, member)
+    found = _left(charge, account, charges, member)
     beside = account.with_relay()
     if found is not None or beside is None:
         return found
-    found = _left(charge.with_relay(), beside, [one.with_relay() for one in charges], accountant, with_relay)
+    found = _left(charge.with_relay(), beside, [one.with_relay() for one in charges], with_relay)
     return None if found is None else Detail(f"{WITH_RELAY}: {found}", *found.needed)
 
 
-def _left(
-    charge: Charge, account: Account, charges: Sequence[Charge], accountant: Accountant, member: str | None
-) -> Detail | None:
-    verdict = judge(charge, charges, account, accountant)
+def _left(charge: Charge, account: Account, charges: Sequence[Charge], member: str | None) -> Detail | None:
+    verdict = judge(charge, charges, account)
     if verdict.fits:
         return None
-    largest = largest_epsilon(charge, charges, account, accountant)
+    largest = largest_epsilon(charge, charges, account)
     words = over_budget(charge, verdict, account, largest)
     if member is None:
         return Detail(words)
-    if math.isinf(verdict.total):
+    if verdict.total.is_infinite():
         left = _delta_left(verdict, account)
         return Detail(words, *([at_most("privacy.delta", f"{left:f}")] if left else []))
     return Detail(words, *([at_most(member, f"{largest:f}")] if largest else []))
 
 
 def _delta_left(verdict: Verdict, account: Account) -> Decimal:
-    return max(Decimal(0), account.delta - sum((cost.delta for cost in verdict.others), Decimal(0)))
+    return max(Decimal(0), claims_delta(account) - sum((cost.delta for cost in verdict.others), Decimal(0)))
+
+
+def overspent(policy: Policy, charges: Sequence[Charge], now: float) -> dict[str, list[str]]:
+    """The accounts of ``policy`` in which some period holds more than it may, by name, with what is wrong in words."""
+    found: dict[str, list[str]] = {}
+    for name in sorted(policy.accounts or {}):
+        account = policy.account(name)
+        beside = None if account is None else account.with_relay()
+        for limit, with_relay in ((account, False), (beside, True)):
+            if limit is None:
+                continue
+            own = [charge.with_relay() for charge in charges] if with_relay else charges
+            state = balance(own, limit, now)
+            if state.over:
+                what = "with the relay" if with_relay else "in its fullest period"
+                words = f"account {name}: epsilon {state.peak:.4f} {what}, limit {limit.epsilon}"
+                found.setdefault(name, []).append(words)
+    return found
 
 
 def over_budget(charge: Charge, verdict: Verdict, account: Account, largest: Decimal | None) -> str:
     """The text of a refusal: what is spent, what the recipe adds, and what would pass."""
     spent = f"account {account.name}, {counted(len(verdict.others), 'recipe')} in {period_text(account.window_seconds)}"
+    if not charge.cost.epsilon.is_finite():
+        return f"{spent}: this recipe's claim is unbounded, which fits into no account"
     deltas = sum((cost.delta for cost in verdict.others), Decimal(0))
-    if math.isinf(verdict.total):
+    if verdict.total.is_infinite():
         left = _delta_left(verdict, account)
         return (
-            f"{spent}: delta {deltas:f} of {account.delta:f} is spent, this recipe adds {charge.cost.delta:f}; "
-            f"at most delta {left:f} still fits"
+            f"{spent}: delta {deltas:f} of {claims_delta(account):f} is spent (of the account's {account.delta:f}, a "
+            f"part is set aside for composition), this recipe adds {charge.cost.delta:f}; at most delta {left:f} still "
+            "fits"
         )
     before, total = _places(verdict.before, up=False), _places(verdict.total, up=True)
     fitting = f"at most epsilon {largest:f} still fits" if largest else "nothing more fits"
@@ -113,6 +132,5 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _places(value: float, *, up: bool) -> str:
-    rounding = ROUND_CEILING if up else ROUND_FLOOR
-    return f"{Decimal(repr(value)).quantize(Decimal('0.0001'), rounding=rounding):f}"
+def _places(value: Decimal, *, up: bool) -> str:
+    return f"{value.quantize(Decimal('0.0001'), rounding=ROUND_CEILING if up else ROUND_FLOOR):f}"

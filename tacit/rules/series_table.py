@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from tacit.errors import Refusal
 from tacit.ledger.account import Charge, ChargeState
-from tacit.ledger.budget import Accountant, conservative
 from tacit.recipe.charges import series_charge
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.policy import Policy
@@ -24,13 +23,7 @@ OF_A_ROUND = frozenset({"interval-unaligned", "interval-too-long"})
 """Rules on the interval, which each round has for itself without donation."""
 
 
-def check(
-    series: Series,
-    policy: Policy,
-    now: float,
-    charges: Sequence[Charge] | None = None,
-    accountant: Accountant = conservative,
-) -> list[Refusal]:
+def check(series: Series, policy: Policy, now: float, charges: Sequence[Charge] | None = None) -> list[Refusal]:
     """Return every refusal of the series at ``now`` (POSIX seconds); empty: it is accepted. ``charges``: what the log
     charges to the accounts beside it; None: unknown."""
     found = _template(series, policy, now)
@@ -41,15 +34,13 @@ def check(
     }
     if charges is not None:
         charge = series_charge(series, ChargeState.PENDING)
-        own["budget-spent"] = charge_left(charge, policy, charges, accountant)
+        own["budget-spent"] = charge_left(charge, policy, charges)
     return found + [Refusal(rule, detail) for rule, detail in own.items() if detail is not None]
 
 
-def require(
-    series: Series, policy: Policy, now: float, charges: Sequence[Charge] | None, accountant: Accountant
-) -> None:
+def require(series: Series, policy: Policy, now: float, charges: Sequence[Charge] | None) -> None:
     """Raise the first refusal of ``check``, if there is one."""
-    refusals = check(series, policy, now, charges, accountant)
+    refusals = check(series, policy, now, charges)
     if refusals:
         raise refusals[0]
 

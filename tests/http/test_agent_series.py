@@ -347,11 +347,11 @@ async def test_a_series_stays_in_a_devices_ledger_until_it_is_over(world: World,
     await hold_tokens(store, donated())
     await run_rounds(world, donated(), [world.agent(store)])
     entries, end = await store.entries(), float(donated().interval.end)
-    total = float(donated().claim.epsilon["aggregator"])
+    total = Decimal(donated().claim.epsilon["aggregator"])
     assert len(entries) == donated().rounds
     budget = Budget(days=1)
-    assert spent(entries, budget, end + budget.seconds - 1) == pytest.approx(total, rel=1e-4)
-    assert spent(entries, budget, end + budget.seconds) == 0.0
+    assert spent(entries, budget, end + budget.seconds - 1) == total
+    assert spent(entries, budget, end + budget.seconds) == 0
     await store.close()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ from tacit.errors import DAP_ERROR_PREFIX, DapAbort, DapProblem, Refusal, UsageE
 from tacit.service.app import Deps
 from tacit.service.base.secret_files import write_secret
 from tacit.tlog.log import MemoryTree
-from tests.http.collector_stage import COLLECTOR, COUNTS, JSON, KIT, OPERATOR, Stage, publish_recipe
+from tests.http.collector_stage import COLLECTOR, COUNTS, JSON, KIT, OPERATOR, Stage, publish_recipe, write_secrets
 from tests.kit.migrations import assert_migrations_match
 
 
@@ -131,6 +133,32 @@ async def test_recipes_are_listed_with_what_keeps_them_from_being_collected(stag
     stage.log.add(KIT.opt_in_leaf(other, "leader"), KIT.opt_in_leaf(other, "helper"))
     assert await stage.driver("Recipes").step() == 2
     assert (await stage.ask(other))["status"] == 201
+
+
+async def test_what_came_last_in_an_account_that_is_over_is_not_collected(tmp_path: Path) -> None:
+    """An account holds what came first in the log, whatever leader, helper and recipe server let in after it."""
+    first, second, third = (KIT.recipe(name=name, slot=slot) for slot, name in enumerate(("one", "two", "three")))
+    claim = Decimal(first.privacy.epsilon["aggregator"])
+    limit = {"epsilon": f"{claim * 2:f}", "delta": "0.00001", "window_seconds": 30 * 86_400}
+    write_secrets(tmp_path)
+    stage = Stage(tmp_path, first, policy={**KIT.policy.model_dump(), "accounts": {"default": limit}})
+    for recipe in (first, second):
+        publish_recipe(stage, recipe)
+    await stage.start()
+    try:
+        assert await judged(stage) == [("one", None), ("two", None)]
+        publish_recipe(stage, third)
+        await stage.driver("Recipes").step()
+        assert await judged(stage) == [("one", None), ("two", None), ("three", "budget-spent")]
+    finally:
+        await stage.inner.close()
+
+
+async def judged(stage: Stage) -> list[tuple[str, str | None]]:
+    """The recipes of the log, each with the rule that refuses it."""
+    await stage.driver("Recipes").step()
+    _, document = await stage.call("GET", "/v1/recipes")
+    return [(one["name"], one.get("rule")) for one in document["recipes"]]
 
 
 async def test_a_recipe_for_another_collector_is_refused(stage: Stage) -> None:

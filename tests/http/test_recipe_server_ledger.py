@@ -13,9 +13,9 @@ import pytest
 
 from infra.lab.kit.one_server import AnalyzerKit
 from infra.lab.kit.recipes import NOW, RecipeKit, changed, with_sampling
-from tacit.accounting.budgets import compose
 from tacit.codec import b64url
-from tacit.ledger.account import ChargeState, Cost
+from tacit.ledger.account import Account, ChargeState, Cost
+from tacit.ledger.budget import fits
 from tacit.logview.live import LiveLog, charges_of
 from tacit.logview.signers import LeafSigners
 from tacit.logview.view import LogView
@@ -71,7 +71,7 @@ async def test_a_recipe_over_budget_is_not_published(server: Server) -> None:
     assert "of 1.5 at delta 0.00001 is spent" in told
     page = (await server.app[METRICS].page()).decode()
     (part,) = re.findall(r'tacit_ledger_spent_ratio\{account="default"\} (\S+)', page)
-    assert float(part) == pytest.approx(compose([COST], None, 1e-5) / 1.5)
+    assert float(part) == pytest.approx(float(COST.epsilon) / 1.5)
     assert "tacit_log_entries 4.0\n" in page
     fitting = Decimal(told.partition("at most epsilon ")[2].split()[0])
     smaller = KIT.recipe(name="smaller", slot=1, epsilon=fitting - Decimal("0.01"))
@@ -84,8 +84,9 @@ async def test_recipes_that_race_are_never_published_over_budget(server: Server,
     answers = await asyncio.gather(*(server.post(KIT.recipe_leaf(recipe)) for recipe in RECIPES))
     published = [answer.status for answer in answers].count(201)
     assert {answer.status for answer in answers} <= {201, 422}
-    total = compose([COST] * published, None, 1e-5)
-    assert total <= float(epsilon) < compose([COST] * published, COST, 1e-5)
+    account = Account("default", Decimal(epsilon), Decimal("0.00001"), 30 * 86_400)
+    assert fits([COST] * published, account)
+    assert not fits([COST] * (published + 1), account)
     assert published == int(Decimal(epsilon) / COST.epsilon)
     assert len((await server.json("/v1/recipes"))["recipes"]) == published
 

@@ -103,14 +103,14 @@ def test_the_ledger_shows_budget_spent_and_what_is_left(stack: Path, capsys: Cap
     assert (account["epsilon_with_relay"], account["over_with_relay"]) == ("3.0", False)
     assert float(account["spent_with_relay"]) == pytest.approx(float(recipe["epsilon_with_relay"]), rel=1e-3)
     assert float(account["spent_with_relay"]) > spent
-    assert float(account["spent_conservative"]) >= spent
+    assert account["delta_of_claims"] == "0.000009"
     assert (account["over"], account["delta_spent"], account["delta"]) == (False, recipe["delta"], "0.00001")
     assert run(["privacy", "ledger", "--state-dir", str(stack)]) == 0
     shown = capsys.readouterr().out
     for words in ("account default", "spent", "remaining", "visits", "replacement neighbours"):
         assert words in shown
     (burnt,) = output(capsys, "privacy", "ledger", "--burn-down", "--state-dir", str(stack))["burn_down"]
-    assert burnt["days"][-1]["spent"] == account["spent_conservative"]
+    assert (burnt["days"][-1]["spent"], burnt["days"][-1]["left"]) == (account["spent"], account["remaining"])
     assert (burnt["account"], burnt["pace"]["recipes"]) == ("default", 1)
     assert burnt["used_up"]["at"] is None, "no forecast before a day has passed"
     assert run(["privacy", "ledger", "--burn-down", "--state-dir", str(stack)]) == 0

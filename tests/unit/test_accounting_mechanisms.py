@@ -113,6 +113,7 @@ def test_different_steps_compose_below_their_sum_and_the_light_bound_is_never_be
     found = explain("heterogeneous", {"steps": steps, "total_delta": 1e-6})
     assert found["epsilon"] <= found["epsilon_light"] < found["epsilon_added"] == pytest.approx(7.2)
     assert found["epsilon_light"] == epsilon_heterogeneous(steps, 1e-6)
+    assert found["epsilon_light"] < found["epsilon_adaptive"] < found["epsilon_added"], "what adapts costs more"
     assert found["delta_added"] == pytest.approx(12 * 1.1e-8)
     equal = explain("heterogeneous", {"steps": ((0.1, 1e-9),) * 40, "total_delta": 1e-6})["epsilon"]
     optimal = explain("composition", {"epsilon": 0.1, "delta": 1e-9, "rounds": 40, "total_delta": 1e-6})["epsilon"]

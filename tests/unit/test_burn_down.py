@@ -10,7 +10,8 @@ import pytest
 from infra.lab.kit.recipes import NOW, RecipeKit
 from tacit.ledger.account import Account, Charge, ChargeState, Cost
 from tacit.ledger.balance import computed_epsilon
-from tacit.ledger.budget import conservative, fits
+from tacit.ledger.budget import fits
+from tacit.ledger.budget import spent as spent_of
 from tacit.logview.live import LiveLog
 from tacit.operations.burn_down import DAY, MOST_POINTS, burn_down, burn_downs
 from tacit.recipe.policy import AccountLimit
@@ -45,8 +46,8 @@ def test_days_show_what_was_spent_and_give_back_what_leaves_the_period() -> None
     spent = [one.spent for one in whole.days]
     assert spent == sorted(spent)
     assert spent[0] == pytest.approx(2, rel=1e-3)
-    assert spent[-1] == conservative([one.cost for one in charges[:4]], None, 0.0001)
-    assert [one.left for one in whole.days] == [10.0 - one for one in spent]
+    assert spent[-1] == spent_of([one.cost for one in charges[:4]], account())
+    assert [one.left for one in whole.days] == [10 - one for one in spent]
     short = [one.spent for one in found.days]
     assert max(short) <= 2.0
     assert short[-1] == pytest.approx(2, rel=1e-3), (
@@ -57,7 +58,7 @@ def test_days_show_what_was_spent_and_give_back_what_leaves_the_period() -> None
     assert document["days"][-1] == {
         "at": NOW,
         "spent": computed_epsilon(spent[-1]),
-        "left": f"{int(1e4 * (10 - spent[-1])) / 1e4:g}",
+        "left": computed_epsilon(10 - spent[-1]),
     }
     assert document["window_seconds"] == YEAR
 
@@ -70,8 +71,8 @@ def test_a_forecast_is_when_the_next_recipe_of_the_pace_fits_no_more() -> None:
     assert found.used_up_at is not None
     more = round((found.used_up_at - NOW) / DAY)
     costs = [one.cost for one in charges]
-    assert fits([*costs, *[costs[0]] * (more - 1)], None, account("30"), conservative)
-    assert not fits([*costs, *[costs[0]] * more], None, account("30"), conservative)
+    assert fits([*costs, *[costs[0]] * (more - 1)], account("30"))
+    assert not fits([*costs, *[costs[0]] * more], account("30"))
     assert found.earliest is not None
     assert found.latest is not None
     assert NOW < found.earliest < found.used_up_at < found.latest
@@ -90,7 +91,7 @@ def test_an_account_whose_period_gives_back_as_much_as_is_asked_lasts() -> None:
 
 def test_nothing_charged_is_no_pace_and_a_pace_of_minutes_is_not_one_of_years() -> None:
     (empty,) = burn_downs(LiveLog(), KIT.policy.model_copy(update={"accounts": {"default": account_limit()}}), NOW)
-    assert (empty.pace, empty.used_up_at, [one.spent for one in empty.days]) == (None, None, [0.0])
+    assert (empty.pace, empty.used_up_at, [one.spent for one in empty.days]) == (None, None, [Decimal(0)])
     assert burn_down([charge(-100)], account(), NOW).pace is None
     minutes = burn_down([charge(-0.001), charge(-0.002)], account(), NOW)
     assert minutes.pace is not None

@@ -33,6 +33,10 @@ def test_the_noise_has_the_law_that_it_claims() -> None:
     for value in range(-6, 7):
         chance = (1 - alpha) / (1 + alpha) * alpha ** abs(value)
         assert abs(found[value] - draws * chance) < 4.5 * math.sqrt(draws * chance), value
+    widest = [discrete_laplace(1 << 64, 1, entropy) / (1 << 64) for _ in range(400)]
+    assert 0.5 < math.fsum(map(abs, widest)) / len(widest) < 1.5, "at its largest scale, whose mean size is the scale"
+    with pytest.raises(ValueError, match="bound"):
+        discrete_laplace((1 << 64) + 1, 1, entropy)
     assert {discrete_laplace(1, 1 << 40, entropy) for _ in range(100)} == {0}
     assert max(abs(discrete_laplace(10**7, STEPS, entropy)) for _ in range(20)) > 10**4
 

@@ -54,7 +54,7 @@ from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import Abort, UsageError
 from tacit.ledger.account import Cost
-from tacit.ledger.budget import conservative, fits
+from tacit.ledger.budget import fits
 from tacit.models.forms import FORMS
 from tacit.operations.calls import call
 from tacit.operations.issuance import read_counts
@@ -150,7 +150,7 @@ def test_a_stack_of_before_there_was_an_admin_service_gets_one_and_else_stays_as
         open_stack(made.state_dir, None)
 
 
-def test_a_staging_account_and_its_devices_have_room_for_a_hundred_recipes_and_real_devices_for_ten(
+def test_a_staging_account_and_its_devices_have_room_for_ninety_recipes_and_real_devices_for_nine(
     tmp_path: Path,
 ) -> None:
     layout = open_stack(tmp_path / "staging", None)
@@ -159,12 +159,12 @@ def test_a_staging_account_and_its_devices_have_room_for_a_hundred_recipes_and_r
     cost = Cost(Decimal(1), Decimal("0.000001"))
     assert account is not None
     for one in (account, config.budget.account):
-        assert fits([cost] * 99, cost, one, conservative)
-        assert not fits([cost] * 200, cost, one, conservative)
+        assert fits([cost] * 90, one)
+        assert not fits([cost] * 91, one)
     real = Budget()
     assert (real.epsilon, real.delta, real.days) == ("10", "0.00001", 365)
-    assert fits([cost] * 9, cost, real.account, conservative)
-    assert not fits([cost] * 10, cost, real.account, conservative)
+    assert fits([cost] * 9, real.account)
+    assert not fits([cost] * 10, real.account)
 
 
 def test_an_account_is_chosen_when_a_stack_is_made_and_kept(tmp_path: Path) -> None:

@@ -20,12 +20,11 @@ from infra.lab.bench.targets import ALONE, CLAIM, LEDGER, READ
 from infra.lab.kit.recipes import RecipeKit
 from infra.lab.kit.scratch import scratch_folder
 from tacit.accounting.accountants import require_library
-from tacit.accounting.budgets import compose
 from tacit.dp.reports import NoiseStep
 from tacit.errors import Fatal
 from tacit.ledger.account import Account, Charge, ChargeState, Cost
 from tacit.ledger.balance import balance
-from tacit.ledger.budget import Accountant, conservative, judge, largest_epsilon
+from tacit.ledger.budget import judge, largest_epsilon
 from tacit.methods.flips import Flips
 from tacit.methods.krr import Krr
 from tacit.methods.rappor import Rappor
@@ -55,7 +54,7 @@ CODES = {
 
 
 def accounting_rows(repetitions: int) -> Iterator[Row]:
-    """Measure a device's claims, then the ledgers of the operator and of every reader."""
+    """Measure a device's claims, then the ledger."""
     require_library()
     yield from _claims(repetitions)
     yield from _ledgers(repetitions)
@@ -89,27 +88,24 @@ def _claims(repetitions: int) -> Iterator[Row]:
 
 
 def _ledgers(repetitions: int) -> Iterator[Row]:
-    accountants: dict[str, Accountant] = {"light bounds": conservative, "PLD": compose}
     for days in (30, 365):
-        for path, accountant in accountants.items():
-            subject = Subject("", {"days": days})
-            role = "operator" if accountant is compose else "everybody"
-            yield subject.row(LEDGER, role, path, measured(ledger_work(days, accountant), 1, min(repetitions, 3)))
+        timing = measured(ledger_work(days), 1, min(repetitions, 3))
+        yield Subject("", {"days": days}).row(LEDGER, "everybody", "filter", timing)
 
 
-def ledger_work(days: int, accountant: Accountant) -> Callable[[], None]:
+def ledger_work(days: int) -> Callable[[], None]:
     """Return a function that queries the ledger of a year's recipes, in a full account with a window of ``days``: what
     is spent, whether one more recipe fits, and the largest epsilon that would."""
     charges = _charges()
     account = Account("default", Decimal(100), Decimal("0.00001"), days * DAY)
-    full = Decimal(repr(round(balance(charges, account, YEAR // 2, compose).peak * 1.002, 4)))
+    full = (balance(charges, account, YEAR // 2).peak * Decimal("1.002")).quantize(Decimal("0.0001"))
     account = Account("default", full, account.delta, account.window_seconds)
     more = Charge("default", bytes(32), "one more", YEAR // 2, YEAR // 2 + 7 * DAY, Cost(Decimal("0.5"), _DELTA))
 
     def work() -> None:
-        balance(charges, account, YEAR // 2, accountant)
-        judge(more, charges, account, accountant)
-        largest_epsilon(more, charges, account, accountant)
+        balance(charges, account, YEAR // 2)
+        judge(more, charges, account)
+        largest_epsilon(more, charges, account)
 
     return work
 

@@ -48,8 +48,7 @@ STAGES: Mapping[tuple[str, ...], str] = {
     ),
     ("ledger of 1,000 recipes",): (
         "CPU time, in all, of what is spent, whether one more recipe fits, and the largest that does, in an "
-        "account of `parameters.days` that is full, by the operator's accountant or by the light bounds of "
-        "everybody else"
+        "account of `parameters.days` that is full"
     ),
     ("ingest",): (
         "every process while contributions are only taken: no job is formed. `all servers` is the sum of "

@@ -192,14 +192,14 @@ def burning(found: BurnDown) -> dict[str, Any]:
     until = min(found.used_up_at or last, last + 3 * max(86400, last - first))
     across = Axis(first, max(until, last + 1), 52, WIDTH - 16)
     upward = Axis(0, limit, 170, 12)
-    places = [(across.at(one.at), upward.at(one.left)) for one in days]
+    places = [(across.at(one.at), upward.at(float(one.left))) for one in days]
     steps = [places[0]]
     for (_, before), (x, y) in itertools.pairwise(places):
         steps += [(x, before), (x, y)]
     end = None
     if found.used_up_at is not None and until > last:
         share = (until - last) / max(1, found.used_up_at - last)
-        end = (across.at(until), upward.at(max(0.0, days[-1].left * (1 - share))))
+        end = (across.at(until), upward.at(max(0.0, float(days[-1].left) * (1 - share))))
     return {
         "across": across,
         "upward": upward,

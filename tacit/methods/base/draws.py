@@ -89,9 +89,9 @@ def discrete_laplace(numerator: int, denominator: int, entropy: Entropy) -> int:
 
 def _exp_coin(numerator: int, denominator: int, entropy: Entropy) -> bool:
     """True with probability ``e^(-numerator / denominator)`` exactly, for a fraction from 0 to 1; uses its power
-    series."""
+    series. The two draws of a term are apart, since their product may exceed 2^64."""
     term = 1
-    while uniform_below(denominator * term, entropy) < numerator:
+    while uniform_below(denominator, entropy) < numerator and uniform_below(term, entropy) == 0:
         term += 1
     return term % 2 == 1
 
