@@ -158,7 +158,7 @@ class LogFollower(Generic[P]):
         return True
 
     async def _review(self) -> int:
-        """Review every recipe again. The accountant runs in a thread. A row that was meanwhile changed by another
+        """Review every recipe again. The rules run in a thread. A row that was meanwhile changed by another
         process, which now leads, stays as it is and is reviewed again."""
         async with self.store.read() as tx:
             live = await stored_live(tx)

@@ -17,6 +17,7 @@ from tacit.ledger.filter import filter_of
 from tacit.ledger.windows import periods
 from tacit.models.form import Cap, Form
 from tacit.models.forms import FORMS
+from tacit.operations.ledger import plan
 
 DELTA = Decimal("0.000000001")
 ACCOUNT = Account("default", Decimal(2), Decimal("0.00001"), 1000)
@@ -158,3 +159,15 @@ def test_a_balance_looks_at_the_present_and_at_the_fullest_period() -> None:
     assert not now.over
     assert balance(charges, ACCOUNT, 3000).spent == 0
     assert balance([*charges, charge(4, 5100, 5101, "1")], ACCOUNT, 50).over
+
+
+def test_a_plan_and_the_ledger_tell_the_same_of_what_is_left() -> None:
+    account = Account("default", Decimal(100), Decimal("0.00001"), 1000)
+    held = [Charge("default", bytes(32), "", 0, 100, Cost(Decimal("2.6"), DELTA), ChargeState.ACTIVE)]
+    planned = Charge("default", (9999).to_bytes(32, "big"), "", 0, 100, Cost(Decimal(1), Decimal(0)))
+    many = [charge(number, 0, 100, "0.5") for number in range(1, 240)]
+    for charges, left in ((held, Decimal("97.4")), (many, None)):
+        found = plan(planned, charges, account).largest
+        assert found == balance(charges, account, 50).left
+        assert left in (None, found)
+    assert sum(one.cost.epsilon for one in many) > 100
