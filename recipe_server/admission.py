@@ -197,7 +197,7 @@ class Admission:
             raise Refusal("void-opt-in", f"the log holds no opt-in of the {void.role}")
         if now < recipe.interval.end:
             raise Refusal("void-early", f"the recipe's interval ends at {moment(recipe.interval.end)}")
-        if await tx.results(recipe.hash) or await tx.census_shares(recipe_hash=recipe.hash):
+        if await tx.has_results(recipe.hash) or await tx.census_shares(recipe_hash=recipe.hash):
             raise Refusal("void-released", "a result of the recipe is published")
         if void.role in await tx.void_roles(recipe.hash):
             raise Refusal("void-exists", f"the log holds another void leaf of the {void.role}")

@@ -9,11 +9,11 @@ from typing import Any
 from aiohttp import web
 
 from recipe_server.model_files import ModelFiles
-from recipe_server.records import PublishedResult
+from recipe_server.result_pages import PAGE_RESULTS, ResultPage
 from recipe_server.results import MAX_RESULT
 from recipe_server.service import LIST_LIMIT, RecipeService
 from tacit import media_types
-from tacit.codec import b64url, unb64url
+from tacit.codec import unb64url
 from tacit.errors import Abort, DecodeError
 from tacit.service.app import read_body
 from tacit.service.http.callers import CALLERS
@@ -123,25 +123,23 @@ async def post_result(request: web.Request) -> web.Response:
 
 
 async def get_results(request: web.Request) -> web.Response:
-    """GET /v1/results: every released result."""
-    found = await request.app[RECIPES].results()
-    return _answer(request, b'{"results":%s}' % _listed(found), media_types.JSON)
+    """GET /v1/results?after=NUMBER&limit=N: released results in the order of publication; ``next`` is the ``after`` of
+    the next page or null. A page that another one follows is immutable."""
+    page = await _result_page(request, None)
+    return _immutable(page.body, media_types.JSON) if page.full else _answer(request, page.body, media_types.JSON)
 
 
 async def get_recipe_results(request: web.Request) -> web.Response:
-    """GET /v1/results/{hash}: the released results of one recipe; 404 while there is none."""
-    recipe_hash = _hash(request)
-    found = await request.app[RECIPES].results(recipe_hash)
-    if not found:
+    """GET /v1/results/{hash}?after=NUMBER&limit=N: those of one recipe; 404 while there is none."""
+    page = await _result_page(request, _hash(request))
+    if page.empty and "after" not in request.query:
         raise web.HTTPNotFound
-    body = b'{"recipe_hash":"%s","results":%s}' % (b64url(recipe_hash).encode(), _listed(found))
-    return _answer(request, body, media_types.JSON)
+    return _immutable(page.body, media_types.JSON) if page.full else _answer(request, page.body, media_types.JSON)
 
 
-def _listed(results: list[PublishedResult]) -> bytes:
-    """JSON array of the collector's own bytes, which were parsed when they arrived."""
-    items = (b'{"published_at":%d,"result":%s}' % (item.published_at, item.body) for item in results)
-    return b"[%s]" % b",".join(items)
+async def _result_page(request: web.Request, recipe_hash: bytes | None) -> ResultPage:
+    limit = max(1, _number(request, "limit", PAGE_RESULTS))
+    return await request.app[RECIPES].results(recipe_hash, _number(request, "after", -1), limit)
 
 
 def _number(request: web.Request, name: str, default: int) -> int:

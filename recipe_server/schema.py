@@ -227,8 +227,10 @@ RESULTS = sa.Table(
     sa.Column("batch_id", sa.String(100), primary_key=True),
     sa.Column("body", sa.LargeBinary, nullable=False),
     _number("published_at"),
+    sa.Column("number", sa.BigInteger, nullable=False, server_default=sa.text("0")),
+    sa.Index("results_by_number", "number", unique=True),
     info={
-        "holds": "the published document",
+        "holds": "the published document, and its number in the order of publication",
         "kept": "always",
     },
 )

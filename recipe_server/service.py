@@ -16,6 +16,7 @@ from recipe_server.admission import Admission, decode_leaf, operator_policy, sto
 from recipe_server.bundles import Answers
 from recipe_server.config import RecipeServerConfig
 from recipe_server.records import LoggedRecipe, PublishedResult
+from recipe_server.result_pages import ResultPage, ResultPages
 from recipe_server.results import Result
 from recipe_server.store import RecipeStore, RecipeTx
 from tacit.codec import b64url
@@ -69,6 +70,7 @@ class RecipeService:
         self._unsaid: set[str] = set()
         """Topics of entries that readers are not shown yet."""
         self._answers = Answers(store, self._shown, clock, config.ended_seconds, policy)
+        self._result_pages = ResultPages(store)
         self._log = get_logger("recipe_server")
 
     @property
@@ -254,20 +256,19 @@ class RecipeService:
                 raise Refusal("result-recipe", "the log does not hold the recipe")
             if await tx.is_void(result.recipe_hash):
                 raise Refusal("result-void", "leader and helper have said that nothing of the recipe is released")
-            for other in await tx.results(result.recipe_hash):
-                if other.batch_id == result.batch_id:
-                    if other.body == data:
-                        return False
-                    raise Refusal("result-exists", "the batch has another result already")
+            if (known := await tx.result_of(result.recipe_hash, result.batch_id)) is not None:
+                if known == data:
+                    return False
+                raise Refusal("result-exists", "the batch has another result already")
             published_at = int(self._clock.now())
             await tx.add_result(PublishedResult(result.recipe_hash, result.batch_id, data, published_at))
         self._log.info("result_published", recipe=b64url(result.recipe_hash))
         return True
 
-    async def results(self, recipe_hash: bytes | None = None) -> list[PublishedResult]:
-        """Released results, oldest first."""
-        async with self._store.read() as tx:
-            return await tx.results(recipe_hash)
+    async def results(self, recipe_hash: bytes | None, after: int, limit: int) -> ResultPage:
+        """A page of the released results of one recipe or of all, in the order of publication, behind number
+        ``after``."""
+        return await self._result_pages.page(recipe_hash, after, limit)
 
 
 async def _checkpoint(tx: RecipeTx) -> tuple[int, bytes]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from typing import TypeVar
@@ -312,23 +312,47 @@ class RecipeTx:
         return [LoggedKeySet(*row) for row in await self._connection.execute(statement)]
 
     async def add_result(self, result: PublishedResult) -> None:
-        """Store a result that was released."""
+        """Store a result that was released, numbered behind all others."""
         self.spends = True
+        newest = await self._scalar(sa.select(sa.func.max(RESULTS.c.number)))
         values = {
             "recipe_hash": result.recipe_hash,
             "batch_id": result.batch_id,
             "body": result.body,
             "published_at": result.published_at,
+            "number": 0 if newest is None else newest + 1,
         }
         await self._connection.execute(sa.insert(RESULTS).values(**values))
 
-    async def results(self, recipe_hash: bytes | None = None) -> list[PublishedResult]:
-        """Released results, oldest first: all, or those of one recipe."""
-        columns = (RESULTS.c.recipe_hash, RESULTS.c.batch_id, RESULTS.c.body, RESULTS.c.published_at)
-        statement = sa.select(*columns).order_by(RESULTS.c.published_at, RESULTS.c.recipe_hash, RESULTS.c.batch_id)
+    async def has_results(self, recipe_hash: bytes) -> bool:
+        """Whether a result of the recipe was released."""
+        statement = sa.select(RESULTS.c.number).where(RESULTS.c.recipe_hash == recipe_hash).limit(1)
+        return await self._scalar(statement) is not None
+
+    async def result_of(self, recipe_hash: bytes, batch_id: str) -> bytes | None:
+        """The body of the result of a batch, or None."""
+        of = (RESULTS.c.recipe_hash == recipe_hash, RESULTS.c.batch_id == batch_id)
+        return await self._scalar(sa.select(RESULTS.c.body).where(*of))
+
+    async def result_sizes(self, recipe_hash: bytes | None, after: int, limit: int) -> list[tuple[int, int]]:
+        """(number, bytes of the body) of released results of one recipe or of all, in the order of publication, from
+        above number ``after``."""
+        statement = sa.select(RESULTS.c.number, sa.func.length(RESULTS.c.body)).where(RESULTS.c.number > after)
         if recipe_hash is not None:
             statement = statement.where(RESULTS.c.recipe_hash == recipe_hash)
-        return [PublishedResult(*row) for row in await self._connection.execute(statement)]
+        rows = await self._connection.execute(statement.order_by(RESULTS.c.number).limit(limit))
+        return [(number, size) for number, size in rows]
+
+    async def numbered_results(self, recipe_hash: bytes | None, numbers: Sequence[int]) -> list[PublishedResult]:
+        """The released results of one recipe or of all between the first and the last of ``numbers``, in order."""
+        if not numbers:
+            return []
+        columns = (RESULTS.c.recipe_hash, RESULTS.c.batch_id, RESULTS.c.body, RESULTS.c.published_at)
+        statement = sa.select(*columns).where(RESULTS.c.number.between(numbers[0], numbers[-1]))
+        if recipe_hash is not None:
+            statement = statement.where(RESULTS.c.recipe_hash == recipe_hash)
+        rows = await self._connection.execute(statement.order_by(RESULTS.c.number))
+        return [PublishedResult(*row) for row in rows]
 
     async def _scalar(self, statement: sa.Select[T]) -> T | None:
         return (await self._connection.execute(statement)).scalar()

@@ -15,13 +15,15 @@ from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.logview.whole import Tick, WholeLog, WholeState
 from tacit.monitor.audit import Audit
 from tacit.monitor.findings import Finding, check_evidence, check_tiles, check_witnesses
-from tacit.ports import Clock, Transport
+from tacit.ports import Clock, Transport, TransportError
 from tacit.recipe.policy import Policy
 from tacit.service.base.secret_files import read_secret, write_secret
 from tacit.tlog.checkpoint import Note, NoteKey
 from tacit.tlog.tiles import tiles_of
 
 MAX_STATE = 1 << 20
+MOST_PAGES = 10_000
+"""Most pages of results that one reading takes; the next one goes on behind them."""
 
 Stage = Callable[[str, int], AbstractContextManager[Tick]]
 """Opens a piece of work, given its name and size, and yields a function that reports progress."""
@@ -82,6 +84,8 @@ class Watch:
         self._transport = transport
         self._clock = clock
         self._kept = kept
+        self._results_after = -1
+        self._results: set[str] = set()
         self._log = WholeLog(transport, place.url, place.key, _state(kept))
         self._audit = self._new_audit()
 
@@ -150,16 +154,29 @@ class Watch:
 
     async def _released(self) -> tuple[frozenset[str] | None, list[Finding]]:
         """Hashes of the recipes with a published result, or None if the server publishes no list. A list that cannot be
-        read is a finding, and does not hide other findings."""
-        answer = await self._transport.request("GET", f"{self._place.url}/v1/results")
-        if answer.status == 404:
-            return None, []
-        try:
-            listed = json.loads(answer.body if answer.status == 200 else b"")["results"]
-            return frozenset(str(one["result"]["recipe_hash"]) for one in listed), []
-        except (ValueError, KeyError, TypeError, RecursionError):
-            what = f"the list of results cannot be read (status {answer.status})"
-            return None, [Finding("results", what)]
+        read is a finding, and does not hide other findings. Pages that another one follows do not change, so each is
+        read once."""
+        for _ in range(MOST_PAGES):
+            behind = "" if self._results_after < 0 else f"?after={self._results_after}"
+            try:
+                answer = await self._transport.request("GET", f"{self._place.url}/v1/results{behind}")
+            except TransportError as error:
+                return None, [Finding("results", f"the list of results cannot be read ({error})")]
+            if answer.status == 404:
+                return None, []
+            try:
+                page = json.loads(answer.body if answer.status == 200 else b"")
+                self._results |= {str(one["result"]["recipe_hash"]) for one in page["results"]}
+                following = page.get("next")
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+                what = f"the list of results cannot be read (status {answer.status})"
+                return None, [Finding("results", what)]
+            if following is None:
+                return frozenset(self._results), []
+            if not isinstance(following, int) or following <= self._results_after:
+                return None, [Finding("results", "the pages of the list of results lead nowhere")]
+            self._results_after = following
+        return None, [Finding("results", f"the list of results has more than {MOST_PAGES} pages to read")]
 
     def _report(self, findings: list[Finding], passed: list[str]) -> LogReport:
         now, state = int(self._clock.now()), self._log.state

@@ -16,6 +16,9 @@ APPROVER_DELAY_SECONDS = 60
 RELEASE_GRACE = 5.0
 """Seconds in which a report crosses a stack on one machine."""
 
+DEVICES_READ = ("/v1/bundle", "/v1/hashes", "/v1/models")
+"""What devices read of the recipe server; nothing else of it is reached anonymously."""
+
 
 @dataclass(frozen=True)
 class ServiceConfigs:
@@ -105,7 +108,10 @@ class ServiceConfigs:
                     "methods": ["POST"],
                     "bearer": "gateway_bundles.token",
                 },
-                {"origin": self.urls["recipe_server"], "path_prefix": "/v1/", "methods": ["GET"]},
+                *(
+                    {"origin": self.urls["recipe_server"], "path_prefix": path, "methods": ["GET"]}
+                    for path in DEVICES_READ
+                ),
             ],
         }
 

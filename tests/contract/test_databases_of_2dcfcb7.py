@@ -29,6 +29,7 @@ ADDED: dict[tuple[str, str], list[dict[str, object]]] = {
     ("analyzer", "aggregates"): [{"search": b""}],
     ("recipe_server", "recipes"): [{"refundable": refunded, "analyst": ""} for refunded in (True, False, False)],
     ("recipe_server", "series"): [{"analyst": "", "signing_key": ""}],
+    ("recipe_server", "results"): [{"number": 0}],
 }
 """The columns that were added since, by service and table, and their values in the rows that were there: everybody's
 approvals count already, no question was a round, nothing was searched, and a void leaf refunds the pan-private recipe,

@@ -188,4 +188,9 @@ async def test_recipe_server_keeps_its_log_and_gives_a_slot_away_once(url: str) 
             assert await tx.directories() == [kept]
             assert await tx.key_sets() == [LoggedKeySet("gateway.example", LATE, KEY_ROTATION, LATE + 1)]
             assert await tx.key_sets("other.example") == []
-            assert [result.published_at for result in await tx.results(recipe.hash)] == [LATE]
+            ((number, size),) = await tx.result_sizes(recipe.hash, -1, 9)
+            (kept_result,) = await tx.numbered_results(None, [number])
+            assert (kept_result.published_at, len(kept_result.body)) == (LATE, size)
+            assert await tx.result_of(recipe.hash, kept_result.batch_id) == kept_result.body
+            assert await tx.has_results(recipe.hash)
+            assert await tx.result_sizes(recipe.hash, number, 9) == []

@@ -17,6 +17,7 @@ from infra.commands.log_service import Monitor, create_app
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, KEY_PERIOD, KEY_ROTATION, NOW
 from tacit.adapters.disk.folder import FolderTransport, SavingTransport
+from tacit.codec import b64url
 from tacit.errors import Refusal, UsageError
 from tacit.logview.whole import Tick, WholeState
 from tacit.monitor.audit import DAY
@@ -232,6 +233,23 @@ async def test_a_list_of_results_that_cannot_be_read_hides_no_other_finding(worl
     for status, kinds in ((500, {"results", "leaf-malformed"}), (404, {"leaf-malformed"})):
         log.results_status = status
         assert {kind for kind, _ in await world.found()} == kinds
+
+
+async def test_results_are_read_page_by_page_and_each_full_page_once(world: World) -> None:
+    log = await world.show(*START, *OPT_INS)
+    watch = world.watch()
+    log.results_a_page, log.released = 2, [b64url(bytes([number]) * 32) for number in range(5)]
+    assert (await watch.look(no_bar)).findings == []
+    assert log.results_read == [0, 2, 4]
+    log.released += log.released[:2]
+    assert (await watch.look(no_bar)).findings == []
+    assert log.results_read == [0, 2, 4, 4, 6]
+
+
+async def test_pages_of_results_that_lead_nowhere_end(world: World) -> None:
+    log = await world.show(*START, *OPT_INS)
+    log.results_a_page, log.released = 0, ["x"]
+    assert "lead nowhere" in (await world.look()).findings[0].what
 
 
 async def test_an_issuer_that_joins_a_log_is_not_late(world: World) -> None:

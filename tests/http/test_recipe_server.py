@@ -555,6 +555,32 @@ async def test_results_are_published_by_the_collector_only_and_once_per_batch(se
     assert (await server.result(odd)).status == 400
 
 
+async def test_results_are_read_page_by_page_however_many_and_large_they_are(server: Server) -> None:
+    await server.publish(KIT.directory_leaf(), KIT.recipe_leaf(GOOD))
+    sizes = [3 << 20, 3 << 20, *(5000 for _ in range(300)), 3 << 20]
+    for number, size in enumerate(sizes):
+        text = f'{{"recipe_hash":"{GOOD.hash_text}","batch_id":"{number}","n":{number},"x":"{"x" * size}"}}'
+        server.clock.jump(-1)
+        assert (await server.result(text.encode())).status == 201
+    for path in ("/v1/results", f"/v1/results/{GOOD.hash_text}"):
+        found: list[int] = []
+        after, pages = -1, 0
+        while after is not None:
+            answer = await server.get(f"{path}?after={after}" if after >= 0 else path)
+            page = json.loads(answer.body)
+            assert len(answer.body) < (4 << 20), "one result of the largest size, or many small ones"
+            assert ("immutable" in answer.headers["cache-control"]) == (page["next"] is not None)
+            found += [one["result"]["n"] for one in page["results"]]
+            after, pages = page["next"], pages + 1
+        assert found == list(range(len(sizes))), "in the order of publication, whatever the clock said"
+        assert pages == 5
+        for _ in range(2):
+            part = await server.json(f"{path}?after=1&limit=2")
+            assert ([one["result"]["n"] for one in part["results"]], part["next"]) == ([2, 3], 3)
+        assert await server.json(f"{path}?after=99999") == {**part, "results": [], "next": None}
+        await server.get(f"{path}?after=x", 400)
+
+
 async def test_without_a_collector_credential_nobody_publishes_results(server: Server) -> None:
     await server.start(collector_token=None)
     assert (await server.result(b"{}")).status == 401

@@ -60,6 +60,8 @@ class LyingLog:
         self.lines: tuple[NoteSignature, ...] = ()
         self.released: list[str] = []
         self.results_status = 200
+        self.results_a_page = 100
+        self.results_read: list[int] = []
         self.add(*entries)
 
     def add(self, *entries: bytes | SignedLeaf) -> None:
@@ -88,11 +90,14 @@ class LyingLog:
         note = Note.decode(self.note())
         return web.Response(body=Note(note.text, (*note.signatures, *self.lines)).encode())
 
-    async def _results(self, _request: web.Request) -> web.Response:
+    async def _results(self, request: web.Request) -> web.Response:
         if self.results_status != 200:
             return web.Response(status=self.results_status)
-        listed = [{"published_at": NOW, "result": {"recipe_hash": text}} for text in self.released]
-        return web.json_response({"results": listed})
+        begin = int(request.query.get("after", "-1")) + 1
+        self.results_read.append(begin)
+        end = begin + self.results_a_page
+        listed = [{"published_at": NOW, "result": {"recipe_hash": text}} for text in self.released[begin:end]]
+        return web.json_response({"results": listed, "next": end - 1 if end < len(self.released) else None})
 
     async def _tile(self, request: web.Request) -> web.Response:
         tile = Tile.parse(request.path.removeprefix("/"))

@@ -93,8 +93,8 @@ _ROWS: tuple[tuple[str, str, tuple[str, ...], str, str], ...] = (
         "`application/octet-stream`: piece `number` of the file, from 0: 240 KiB, the last one what is left; "
         "immutable, until the rounds that name the file have been over for `ended_seconds`",
     ),
-    ("recipe_server", "GET /v1/results", ("anyone",), "", f"{_JSON}every released result"),
-    ("recipe_server", "GET /v1/results/{hash}", ("anyone",), "", f"{_JSON}the results of a recipe"),
+    ("recipe_server", "GET /v1/results", ("anyone",), "`?after=NUMBER&limit=N`", f"{_JSON}a page of released results"),
+    ("recipe_server", "GET /v1/results/{hash}", ("anyone",), "", f"{_JSON}a page of the results of a recipe"),
     ("recipe_server", "POST /v1/results", ("collector",), "a result", "201, or 200 for the same bytes"),
     (
         "witness",

@@ -12,7 +12,7 @@ from tacit.ports import HttpResponse, Transport, TransportError
 
 
 class FolderTransport:
-    """A ``Transport`` whose GET reads ``{folder}{path of the URL}``; 404 where there is no such file."""
+    """A ``Transport`` whose GET reads ``{folder}{path and query of the URL}``; 404 where there is no such file."""
 
     def __init__(self, folder: Path) -> None:
         """Raises ``UsageError`` where there is no such folder."""
@@ -60,7 +60,9 @@ class SavingTransport:
 
 
 def _below(folder: Path, url: str) -> Path:
-    path = (folder / urlsplit(url).path.lstrip("/")).resolve()
+    parts = urlsplit(url)
+    query = f"?{parts.query}" if parts.query else ""
+    path = (folder / f"{parts.path.lstrip('/')}{query}").resolve()
     if not path.is_relative_to(folder):
         raise TransportError("the path leads out of the folder")
     return path
