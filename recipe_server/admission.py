@@ -32,6 +32,7 @@ from tacit.logview.live import LiveLog
 from tacit.moments import moment
 from tacit.ohttp import KeyConfig
 from tacit.recipe.census import Census
+from tacit.recipe.charges import rightful
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import confirms, task_id_at, vdaf_of
 from tacit.recipe.model import Recipe
@@ -172,7 +173,8 @@ class Admission:
         account = self.policy.account(name)
         if account is None:
             return None
-        return await tx.charges(account.name, now, ending_after=start - account.window_seconds)
+        found = await tx.charges(account.name, now, ending_after=start - account.window_seconds)
+        return rightful(found, self.policy)
 
     async def _opt_in(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
         opt_in = _body(leaf, OptIn)

@@ -74,9 +74,7 @@ def _show_log(
     app: web.Application, config: RecipeServerConfig, store: RecipeStore, witnesses: Sequence[WitnessDriver]
 ) -> None:
     """Add the metrics of the log and of its privacy accounts."""
-    names = sorted(config.policy.accounts or {})
-    accounts = [account for name in names if (account := config.policy.account(name)) is not None]
-    ledger = LedgerGauge(store, accounts, app[DEPS].clock)
+    ledger = LedgerGauge(store, config.policy, app[DEPS].clock)
 
     async def closing(_app: web.Application) -> AsyncIterator[None]:
         yield

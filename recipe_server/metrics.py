@@ -11,9 +11,10 @@ from recipe_server.model_files import ModelFiles
 from recipe_server.service import RecipeService
 from recipe_server.store import RecipeStore
 from recipe_server.witnessing import WitnessDriver
-from tacit.ledger.account import Account
 from tacit.ledger.balance import balance
 from tacit.ports import Clock
+from tacit.recipe.charges import rightful
+from tacit.recipe.policy import Policy
 from tacit.service.app import METRICS
 from tacit.service.metrics import Reading, number_of
 
@@ -25,9 +26,9 @@ class LedgerGauge:
     """How much of each account is spent. Many recipes take seconds. So it is computed in a thread, once per size of
     the log and hour, and a page shows its last result."""
 
-    def __init__(self, store: RecipeStore, accounts: Sequence[Account], clock: Clock) -> None:
+    def __init__(self, store: RecipeStore, policy: Policy, clock: Clock) -> None:
         self._store = store
-        self._accounts = accounts
+        self._policy = policy
         self._clock = clock
         self._found: dict[tuple[str, ...], float] = {}
         self._of: tuple[int, int] | None = None
@@ -53,9 +54,10 @@ class LedgerGauge:
 
     async def _work(self, wanted: tuple[int, int]) -> None:
         now = self._clock.now()
-        for account in self._accounts:
+        accounts = (self._policy.account(name) for name in sorted(self._policy.accounts or {}))
+        for account in filter(None, accounts):
             async with self._store.read() as tx:
-                charges = await tx.charges(account.name, now)
+                charges = rightful(await tx.charges(account.name, now), self._policy)
             found = await asyncio.to_thread(balance, charges, account, now)
             self._found[account.name,] = float(found.peak / account.epsilon)
         self._of = wanted

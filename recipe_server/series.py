@@ -95,7 +95,7 @@ class SeriesRows:
             state = series_state(states.get(row.hash, ()), row.ends_at, now)
             cost = Cost(Decimal(row.epsilon), Decimal(row.delta))
             beside = Decimal(row.epsilon_with_relay)
-            return Charge(row.account, row.hash, row.name, row.starts_at, row.ends_at, cost, state, beside)
+            return Charge(row.account, row.hash, row.name, row.starts_at, row.ends_at, cost, state, beside, row.analyst)
 
         return tuple(map(charge, rows))
 

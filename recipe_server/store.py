@@ -252,7 +252,7 @@ class RecipeTx:
         """The charges to an account at ``now`` (POSIX seconds), of recipes and series that end after
         ``ending_after``."""
         wanted = (CHARGES.c.account == account, CHARGES.c.ends_at > ending_after)
-        charged = sa.select(CHARGES, RECIPES.c.model, RECIPES.c.refundable).join(
+        charged = sa.select(CHARGES, RECIPES.c.model, RECIPES.c.refundable, RECIPES.c.analyst).join(
             RECIPES, RECIPES.c.hash == CHARGES.c.recipe_hash
         )
         rows = (await self._connection.execute(charged.where(*wanted))).all()
@@ -271,7 +271,9 @@ class RecipeTx:
             state = charge_state(roles_of, opted_in, void, row.ends_at, now, refundable=row.refundable)
             cost = Cost(Decimal(row.epsilon), Decimal(row.delta))
             beside = Decimal(row.epsilon_with_relay)
-            return Charge(row.account, row.recipe_hash, row.name, row.starts_at, row.ends_at, cost, state, beside)
+            return Charge(
+                row.account, row.recipe_hash, row.name, row.starts_at, row.ends_at, cost, state, beside, row.analyst
+            )
 
         return (*map(charge, rows), *await self.series.charges(account, now, ending_after=ending_after))
 

@@ -115,6 +115,8 @@ function batch(recipe, policy, pins, now) {
   check('interval-outside-epoch', interval.start >= token.epoch * epoch && end <= (token.epoch + 1) * epoch, 'not in the epoch of its token');
   check('issuer-mismatch', token.issuer === recipe.parties.issuer.name, 'the token is of another issuer');
   check('account-unknown', !policy.accounts || Object.hasOwn(policy.accounts, privacy.account), 'the policy does not list the account');
+  const charging = policy.accounts?.[privacy.account]?.analysts;
+  check('account-analyst', !charging || charging.includes(recipe.parties.analyst.operator), 'the analyst may not charge the account');
 }
 
 /** Checks the claim's form and caps. Whether (a) and (b) are understated is not computed; the device charges epsilon0 instead. */

@@ -98,6 +98,8 @@ test('what the log does not show yet, or shows for another, is refused by name',
   assert.equal(outcome(recipe, view(), {}, NOW + 7200), 'interval-over');
   assert.equal(outcome(recipe, view(), { analysts: {} }), 'analyst-unknown');
   assert.equal(outcome(recipe, view(), { accounts: { other: { epsilon: '1', delta: '0.00001', window_seconds: 86400 } } }), 'account-unknown');
+  const charged = { default: { epsilon: '1', delta: '0.00001', window_seconds: 86400, analysts: ['other.example'] } };
+  assert.equal(outcome(recipe, view(), { accounts: charged }), 'account-analyst');
 });
 
 test('a randomizer that the policy allows and this device does not have is refused by its name', () => {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -72,7 +73,7 @@ def plan_command(
     from infra.views.ledger_view import show_plan
     from tacit.logview.live import charges_of
     from tacit.operations.ledger import plan
-    from tacit.recipe.charges import charge_of, series_charge
+    from tacit.recipe.charges import charge_of, rightful, series_charge
 
     if (epsilon is None) == (recipe is None):
         raise typer.BadParameter("give either --epsilon or --recipe")
@@ -90,7 +91,13 @@ def plan_command(
     if limit is None:
         known = ", ".join(sorted(policy.accounts or {})) or "none"
         raise UsageError(f"the policy has no account {charge.account}; it has: {known}")
-    charges = charges_of(log, SystemClock().now())
+    charges = rightful(charges_of(log, SystemClock().now()), policy)
+    share = policy.account_share(limit.name, charge.analyst) if asked is not None else limit
+    if share is None:
+        raise UsageError(f"{charge.analyst} may not charge account {limit.name}")
+    if share != limit:
+        charges = tuple(replace(one, account=share.name) for one in charges if one.analyst == charge.analyst)
+        charge, limit = replace(charge, account=share.name), share
     cap = None if series is not None else Decimal(policy.max_epsilon_aggregator)
     found = plan(charge, charges, limit, None if series is None else series.name, cap)
     if as_json:

@@ -16,6 +16,7 @@ from tacit.logview.paged import log_at
 from tacit.logview.stored import LeavesTx, StoredLog, stored_live
 from tacit.models.collectors import collector_side
 from tacit.models.faces.collector import CollectorSide, Source
+from tacit.recipe.charges import rightful
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
 from tacit.rules import table as rules
@@ -104,7 +105,8 @@ class Recipes:
             charged: LiveRecipe | LiveSeries = item
             if context.series is not None:
                 charged = next(one for one in live.series if one.series.hash == context.series.hash)
-            context = replace(context, charges=charges_of(live, now, before=charged.index))
+            charges = rightful(charges_of(live, now, before=charged.index), self._config.policy)
+            context = replace(context, charges=charges)
         try:
             side = collector_side(recipe.model)
             key_pair = self._own_key(side, recipe)

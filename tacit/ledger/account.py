@@ -86,6 +86,8 @@ class Charge:
     cost: Cost
     state: ChargeState = ChargeState.PENDING
     epsilon_with_relay: Decimal | None = None
+    analyst: str = ""
+    """The operator that asks."""
 
     def with_relay(self) -> Charge:
         """This entry in the balance of claims (b)."""

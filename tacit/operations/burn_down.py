@@ -25,6 +25,7 @@ from tacit.ledger.budget import costs_of, largest_beside
 from tacit.ledger.filter import filter_of
 from tacit.logview.live import LiveLog, charges_of
 from tacit.methods.figures import NORMAL_95
+from tacit.recipe.charges import rightful
 from tacit.recipe.policy import Policy
 
 DAY = 86_400
@@ -110,7 +111,7 @@ class BurnDown:
 
 def burn_downs(log: LiveLog, policy: Policy, now: float) -> list[BurnDown]:
     """The burn-down of every account of ``policy``, from the recipes in ``log``, at ``now`` (POSIX seconds)."""
-    charges = charges_of(log, now)
+    charges = rightful(charges_of(log, now), policy)
     found = (policy.account(name) for name in sorted(policy.accounts or {}))
     return [burn_down(charges, account, now) for account in found if account is not None]
 

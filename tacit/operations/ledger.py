@@ -14,6 +14,7 @@ from tacit.ledger.balance import Balance, balance, computed_epsilon
 from tacit.ledger.budget import Verdict, how_many, judge, largest_epsilon
 from tacit.ledger.filter import filter_of
 from tacit.logview.live import LiveLog, charges_of
+from tacit.recipe.charges import rightful
 from tacit.recipe.policy import Policy
 
 
@@ -83,7 +84,7 @@ class Ledger:
 
 def ledger_of(log: LiveLog, policy: Policy, now: float) -> Ledger:
     """The ledger of ``policy``'s accounts and of all recipes in ``log``, at ``now`` (POSIX seconds)."""
-    charges = charges_of(log, now)
+    charges = rightful(charges_of(log, now), policy)
     names = sorted({*(policy.accounts or {}), *(charge.account for charge in charges)})
     return Ledger(int(now), tuple(_state(name, policy.account(name), charges, now) for name in names))
 

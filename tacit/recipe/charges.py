@@ -11,14 +11,25 @@ from decimal import Decimal
 from tacit.ledger.account import Charge, ChargeState, Cost, series_state
 from tacit.models.forms import known
 from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
 from tacit.recipe.privacy import Epsilons, epsilon_of
 from tacit.recipe.series import Series
 
 
 def charge_of(recipe: Recipe, state: ChargeState) -> Charge:
     """A recipe's ledger entry: its stated claims (a) and (b)."""
-    account, interval, beside = recipe.privacy.account, recipe.interval, with_relay_of(recipe)
-    return Charge(account, recipe.hash, recipe.name, interval.start, interval.end, cost_of(recipe), state, beside)
+    interval, analyst = recipe.interval, recipe.parties.analyst.operator
+    return Charge(
+        recipe.privacy.account,
+        recipe.hash,
+        recipe.name,
+        interval.start,
+        interval.end,
+        cost_of(recipe),
+        state,
+        with_relay_of(recipe),
+        analyst,
+    )
 
 
 def cost_of(recipe: Recipe) -> Cost:
@@ -43,8 +54,18 @@ def _charged(model: str, epsilon: Epsilons, *, with_relay: bool = False) -> Deci
 
 def series_charge(series: Series, state: ChargeState) -> Charge:
     """The ledger entry of a series: its stated total claims (a) and (b), over its whole time."""
-    account, interval, beside = series.probe.privacy.account, series.interval, with_relay_of(series)
-    return Charge(account, series.hash, series.name, interval.start, interval.end, series_cost(series), state, beside)
+    probe, interval = series.probe, series.interval
+    return Charge(
+        probe.privacy.account,
+        series.hash,
+        series.name,
+        interval.start,
+        interval.end,
+        series_cost(series),
+        state,
+        with_relay_of(series),
+        probe.parties.analyst.operator,
+    )
 
 
 def series_cost(series: Series) -> Cost:
@@ -60,6 +81,14 @@ def is_refundable(recipe: Recipe) -> bool:
     if form is None or not form.refunds or form.is_mixed(recipe.parties):
         return False
     return recipe.sampling.importance is None
+
+
+def rightful(charges: Iterable[Charge], policy: Policy) -> tuple[Charge, ...]:
+    """The charges without those of analysts that ``policy`` does not let charge their account, as far as nothing can
+    have been released for them yet: whoever follows this policy has no part in it."""
+    return tuple(
+        one for one in charges if one.state is not ChargeState.PENDING or policy.may_charge(one.account, one.analyst)
+    )
 
 
 def series_charges(series: Iterable[Series], rounds: dict[bytes, list[ChargeState]], now: float) -> tuple[Charge, ...]:

@@ -7,7 +7,8 @@ project's own demonstration passes; a missing member means the default, an unkno
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from decimal import Decimal
+from decimal import ROUND_DOWN, Decimal, localcontext
+from fractions import Fraction
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -48,6 +49,9 @@ class AccountLimit(Part):
     """Length of the period in seconds."""
     epsilon_with_relay: DecimalText | None = None
     """The same cap for claims (b); absent: they are not limited."""
+    analysts: Annotated[tuple[Operator, ...], Field(strict=False, min_length=1)] | None = None
+    """The analysts that may charge the account, each its share of it by the policy's ``shares`` (P38); absent: all that
+    the policy names."""
 
     def model_post_init(self, context: Any, /) -> None:
         """Refuse an account into which no recipe fits."""
@@ -206,6 +210,38 @@ class Policy(Part):
         beside = None if limit.epsilon_with_relay is None else Decimal(limit.epsilon_with_relay)
         return Account(name, Decimal(limit.epsilon), Decimal(limit.delta), limit.window_seconds, beside)
 
+    def _chargers(self, name: str) -> dict[str, int] | None:
+        """The weights of the analysts that may charge an account; None: anybody may charge all of it."""
+        named = (self.accounts or {})[name].analysts
+        if named is None:
+            return None if self.analysts is None else self.weights
+        return {one: self.shares.get(one, 1) for one in named if self.analysts is None or one in self.analysts}
+
+    def may_charge(self, name: str, analyst: str) -> bool:
+        """Whether the analyst may charge the account; true for an account that this policy does not have."""
+        weights = self._chargers(name) if name in (self.accounts or {}) else None
+        return weights is None or analyst in weights
+
+    def account_share(self, name: str, analyst: str) -> Account | None:
+        """The part of an account that the analyst may charge: of epsilon and delta by its weight. So all parts together
+        keep the account's promise, whatever each is spent on. None where the policy does not have the account or does
+        not let the analyst charge it."""
+        whole = self.account(name)
+        if whole is None or not self.may_charge(name, analyst):
+            return None
+        weights = self._chargers(name) or {analyst: 1}
+        part = Fraction(weights[analyst], sum(weights.values()))
+        if part == 1:
+            return whole
+        beside = None if whole.epsilon_with_relay is None else _part(whole.epsilon_with_relay, part)
+        return Account(
+            f"{name}, share of {analyst}",
+            _part(whole.epsilon, part),
+            _part(whole.delta, part),
+            whole.window_seconds,
+            beside,
+        )
+
     def cap(self, cap: Cap | None) -> str | None:
         """The limit for this kind of claim at B; None: no limit."""
         if cap is Cap.AGGREGATE:
@@ -257,6 +293,12 @@ def share_of(name: str, weights: Mapping[str, int], whole: int) -> int:
     if name not in weights:
         return 0
     return min(whole, 1 + max(0, whole - len(weights)) * weights[name] // sum(weights.values()))
+
+
+def _part(whole: Decimal, part: Fraction) -> Decimal:
+    """``whole * part``, rounded down to 12 digits."""
+    with localcontext(prec=12, rounding=ROUND_DOWN):
+        return whole * part.numerator / part.denominator
 
 
 def _key(keys: dict[str, str] | None, name: str) -> bytes | None:

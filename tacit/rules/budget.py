@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
 from tacit.ledger.account import Account, Charge, ChargeState
@@ -10,7 +11,7 @@ from tacit.ledger.balance import balance
 from tacit.ledger.budget import Verdict, judge, largest_epsilon
 from tacit.ledger.filter import claims_delta
 from tacit.models.forms import form_of
-from tacit.recipe.charges import charge_of, series_charge
+from tacit.recipe.charges import charge_of, rightful, series_charge
 from tacit.recipe.context import Context
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
@@ -28,10 +29,21 @@ def account_known(recipe: Recipe, policy: Policy, context: Context) -> str | Non
     return Detail(words, *one_of("privacy.account", sorted(policy.accounts)))
 
 
+def account_chargeable(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """The analyst is one of those that may charge ``privacy.account`` by the policy, where it names any."""
+    name, analyst = recipe.privacy.account, recipe.parties.analyst.operator
+    if policy.may_charge(name, analyst):
+        return None
+    own = [one for one in sorted(policy.accounts or {}) if policy.may_charge(one, analyst)]
+    words = f"{analyst} may not charge account {name}; it may charge {', '.join(own) or 'none'}"
+    return Detail(words, *one_of("privacy.account", own))
+
+
 def budget_left(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """In every period that the recipe's interval touches, its claim (a) and those of the recipes charged beside it
-    pass the filter of the account's (epsilon, delta); the same holds for their claims (b), where the account limits
-    these. For a round, the claim and time of the whole series count."""
+    pass the filter of the account's (epsilon, delta), and those of its analyst that of the analyst's share; the same
+    holds for their claims (b), where the account limits these. For a round, the claim and time of the whole series
+    count."""
     if context.charges is None or (recipe.series is not None and context.series is None):
         return None
     charge = charge_of(recipe, ChargeState.PENDING)
@@ -52,9 +64,19 @@ def charge_left(
     """The refusal where ``charge`` does not fit beside ``charges``; None where it fits, or where the policy does not
     have its account. ``members``: for a recipe, the members that state what is charged, without the relay and with it.
     """
-    account = policy.account(charge.account)
-    if account is None:
+    whole, share = policy.account(charge.account), policy.account_share(charge.account, charge.analyst)
+    if whole is None:
         return None
+    found = _left_in(charge, whole, charges, members)
+    if found is not None or share is None or share == whole:
+        return found
+    own = [replace(one, account=share.name) for one in charges if one.analyst == charge.analyst]
+    return _left_in(replace(charge, account=share.name), share, own, members)
+
+
+def _left_in(
+    charge: Charge, account: Account, charges: Sequence[Charge], members: tuple[str, str] | None
+) -> Detail | None:
     member, with_relay = members or (None, None)
     found = _left(charge, account, charges, member)
     beside = account.with_relay()
@@ -83,21 +105,34 @@ def _delta_left(verdict: Verdict, account: Account) -> Decimal:
 
 
 def overspent(policy: Policy, charges: Sequence[Charge], now: float) -> dict[str, list[str]]:
-    """The accounts of ``policy`` in which some period holds more than it may, by name, with what is wrong in words."""
+    """The accounts of ``policy`` in which some period holds more than it may, as a whole or of one analyst: by name,
+    with what is wrong in words."""
     found: dict[str, list[str]] = {}
+    charges = rightful(charges, policy)
     for name in sorted(policy.accounts or {}):
-        account = policy.account(name)
-        beside = None if account is None else account.with_relay()
-        for limit, with_relay in ((account, False), (beside, True)):
-            if limit is None:
-                continue
-            own = [charge.with_relay() for charge in charges] if with_relay else charges
-            state = balance(own, limit, now)
-            if state.over:
-                what = "with the relay" if with_relay else "in its fullest period"
-                words = f"account {name}: epsilon {state.peak:.4f} {what}, limit {limit.epsilon}"
-                found.setdefault(name, []).append(words)
+        for account, own in _parts_of(name, policy, charges):
+            beside = account.with_relay()
+            for limit, with_relay in ((account, False), (beside, True)):
+                if limit is None:
+                    continue
+                state = balance([one.with_relay() for one in own] if with_relay else own, limit, now)
+                if state.over:
+                    what = "with the relay" if with_relay else "in its fullest period"
+                    words = f"account {account.name}: epsilon {state.peak:.4f} {what}, limit {limit.epsilon}"
+                    found.setdefault(name, []).append(words)
     return found
+
+
+def _parts_of(name: str, policy: Policy, charges: Sequence[Charge]) -> Iterator[tuple[Account, Sequence[Charge]]]:
+    """The account as a whole, and the share of each analyst that has charged it, with their charges."""
+    whole, own = policy.account(name), [one for one in charges if one.account == name]
+    if whole is None:
+        return
+    yield whole, own
+    for analyst in sorted({one.analyst for one in own}):
+        share = policy.account_share(name, analyst)
+        if share is not None and share != whole:
+            yield share, [replace(one, account=share.name) for one in own if one.analyst == analyst]
 
 
 def over_budget(charge: Charge, verdict: Verdict, account: Account, largest: Decimal | None) -> str:

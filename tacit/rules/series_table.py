@@ -2,7 +2,7 @@
 common, and rules on the series itself.
 
 Names are those of the table: ``series-donation``, ``round-candidates``, ``series-claim``, ``account-unknown``,
-``budget-spent``, and every rule that applies to a draft.
+``account-analyst``, ``budget-spent``, and every rule that applies to a draft.
 """
 
 from __future__ import annotations

@@ -92,6 +92,7 @@ RULES = (
     Rule("round-model", Stage.DRAFT, series.round_model),
     Rule("series-claim", Stage.DRAFT, series.series_claim),
     Rule("account-unknown", Stage.DRAFT, budget.account_known),
+    Rule("account-analyst", Stage.DRAFT, budget.account_chargeable),
     Rule("issuer-mismatch", Stage.DRAFT, parties.issuer_matches),
     Rule("slot-key-missing", Stage.PUBLISH, parties.slot_key),
     Rule("slot-taken", Stage.PUBLISH, parties.slot_taken),

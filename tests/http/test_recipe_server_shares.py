@@ -12,10 +12,14 @@ import pytest
 
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import CENSUS_ATTRIBUTES, EPOCH, EPOCH_SECONDS, KEY_PERIOD, RecipeKit, changed
+from recipe_server.store import RecipeStore
 from tacit.codec import b64url
+from tacit.logview.live import charges_of
+from tacit.logview.signers import LeafSigners
 from tacit.logview.view import LogView
+from tacit.recipe.charges import rightful
 from tacit.recipe.model import Recipe
-from tacit.recipe.policy import Policy
+from tacit.recipe.policy import AccountLimit, Policy
 from tacit.recipe.series import Series
 from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.service.base.secret_files import write_secret
@@ -246,3 +250,47 @@ async def test_censuses_are_divided_too(server: Server, monkeypatch: pytest.Monk
     await server.publish(leaf_of(of_other(changed(census, "token.slot", 2))))
     await restart(server, allowed.model_copy(update={"analysts": policy(FIRST).analysts}))
     assert await server.refused(leaf_of(changed(census, "token.slot", 3))) == "census-room", "what counts still counts"
+
+
+def account(*analysts: str) -> AccountLimit:
+    return AccountLimit(epsilon="2", delta="0.00001", window_seconds=366 * 86_400, analysts=analysts or None)
+
+
+async def test_nobody_empties_an_account_for_others(server: Server) -> None:
+    """Each recipe costs .82: one fits into half of the account, and the whole would hold two."""
+    await restart(server, policy(accounts={"default": account()}))
+    await server.publish(leaf_of(asked(EPOCH, 0)))
+    assert await server.refused(leaf_of(asked(EPOCH, 1))) == "budget-spent"
+    await server.publish(leaf_of(of_other(asked(EPOCH, 1))))
+    assert await server.refused(series_of_other(long_series(8, 4))) == "budget-spent"
+
+
+async def test_an_account_is_charged_only_by_the_analysts_that_it_names(server: Server) -> None:
+    own = {"default": account(FIRST), "theirs": account()}
+    await restart(server, policy(accounts=own))
+    assert await server.refused(leaf_of(of_other(asked(EPOCH, 0)))) == "account-analyst"
+    assert await server.refused(series_of_other(long_series(8, 4))) == "account-analyst"
+    await server.publish(leaf_of(asked(EPOCH, 0)), leaf_of(asked(EPOCH, 1)))
+    await server.publish(leaf_of(of_other(asked(EPOCH, 2), account="theirs")))
+
+
+async def test_what_an_analyst_without_the_right_has_pending_no_longer_counts_for_any_reader(server: Server) -> None:
+    """What both aggregators opted in to goes on counting: it may have been released."""
+    before = policy(accounts={"default": account()})
+    await restart(server, before)
+    active, pending = of_other(asked(EPOCH, 0)), asked(EPOCH, 1)
+    await server.publish(leaf_of(active), leaf_of(pending))
+    await server.publish(*(KIT.opt_in_leaf(active, role) for role in ("leader", "helper")))
+    charged = {}
+    for name in (FIRST, OTHER):
+        after = policy(accounts={"default": account(name)})
+        log = await server.read(LogView(KIT.log_policy), LeafSigners(after))
+        counted = rightful(charges_of(log, server.clock.now()), after)
+        charged[name] = {charge.recipe_hash for charge in counted}
+        await restart(server, after)
+        store = RecipeStore(server.config().database_url("recipe_server"))
+        await store.open()
+        async with store.read() as tx:
+            assert set(rightful(await tx.charges("default", server.clock.now()), after)) == set(counted)
+        await store.close()
+    assert charged == {FIRST: {active.hash, pending.hash}, OTHER: {active.hash}}

@@ -178,6 +178,17 @@ CLAIMS = [
         "it has default",
         accounts={"default": AccountLimit(epsilon="10", delta="0.00001", window_seconds=86_400)},
     ),
+    bad(
+        "account-analyst",
+        "privacy.account",
+        "default",
+        "analyst.example may not charge account default",
+        "it may charge own",
+        accounts={
+            name: AccountLimit(epsilon="10", delta="0.00001", window_seconds=86_400, analysts=(analyst,))
+            for name, analyst in (("default", "other.example"), ("own", "analyst.example"))
+        },
+    ),
     Case(
         "budget-spent",
         GOOD,

@@ -73,6 +73,7 @@ def test_every_rule_has_a_test_and_a_name_of_its_own() -> None:
         "round-model",
         "series-claim",
         "account-unknown",
+        "account-analyst",
         "budget-spent",
         "opt-in-missing",
         "opt-in-mismatch",

@@ -116,7 +116,9 @@ def test_a_stricter_policy_is_told_in_numbers_too() -> None:
     ],
 )
 def test_what_is_left_in_an_account_is_a_number(limit: dict[str, str], member: str) -> None:
-    policy = KIT.policy.model_copy(update={"accounts": {"default": AccountLimit(**limit, window_seconds=86_400)}})
+    policy = KIT.policy.model_copy(
+        update={"accounts": {"default": AccountLimit.model_validate({**limit, "window_seconds": 86_400})}}
+    )
     cost, span = Cost(Decimal(1), Decimal(GOOD.privacy.delta)), (GOOD.interval.start, GOOD.interval.end)
     earlier = Charge("default", bytes(32), "earlier", *span, cost, ChargeState.ACTIVE, Decimal("1.5"))
     context = dataclasses.replace(context_of(GOOD), charges=(earlier,))
