@@ -64,6 +64,14 @@ class InProcessTransport:
         self.add(url, app)
         await self.start()
 
+    async def listen(self, url: str) -> str:
+        """Let the application of that origin listen at a port of loopback too, as long as it runs; returns its URL
+        there."""
+        site = web.TCPSite(self._runners[origin_of(url)], "127.0.0.1", 0)
+        await site.start()
+        sockets = getattr(site._server, "sockets")  # noqa: B009 - an asyncio.Server, as aiohttp does not say
+        return f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
+
     async def unmount(self, url: str) -> None:
         """Stop the application of that origin; requests to it then fail with ``TransportError``."""
         origin = origin_of(url)

@@ -4,25 +4,27 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import groupby
-from typing import Any
 
 from aiohttp import web
+from markupsafe import Markup
 
 from services.admin.api.openapi import about
 from services.admin.handlers.routes import ROUTES
+from services.admin.pages.rendering import rendered
 from services.admin.pages.visits import Visit
-from tacit.service.documents.described import Described, described
+from tacit.service.documents.described import described
 from tacit.service.documents.openapi import document
 
 
 async def shown(visit: Visit) -> web.StreamResponse:
     """The page with every request, grouped by the first part of its path."""
-    found, groups = _described(visit.admin.sign_in.cookie)
-    return visit.show("api.html", info=found["info"], groups=groups, roles=about("").roles)
+    return visit.show("api.html", requests=_requests(visit.admin.sign_in.cookie))
 
 
 @cache
-def _described(cookie: str) -> tuple[dict[str, Any], list[tuple[str, list[Described]]]]:
+def _requests(cookie: str) -> Markup:
+    """The requests, which are the same for everybody: rendered once, because that takes several milliseconds."""
     found = document(ROUTES, about(cookie))
     parts = sorted(described(found), key=lambda one: one.path.split("/")[2])
-    return found, [(name, list(some)) for name, some in groupby(parts, key=lambda one: one.path.split("/")[2])]
+    groups = [(name, list(some)) for name, some in groupby(parts, key=lambda one: one.path.split("/")[2])]
+    return Markup(rendered("api_requests.html", info=found["info"], groups=groups, roles=about("").roles))  # noqa: S704
