@@ -7,6 +7,7 @@ import asyncio
 import re
 from dataclasses import dataclass, field
 
+from tacit.answers import unanswered
 from tacit.errors import DecodeError
 from tacit.ports import Clock, HttpResponse, Transport, TransportError
 from tacit.tokens.blind_rsa import TokenKey
@@ -69,16 +70,17 @@ class KeyDirectory:
                 return
             try:
                 await self._fetch()
-            except TransportError:
+            except TransportError as error:
                 if self._slots is None:
                     raise
                 self._fetched = self._clock.now()
-                self._fresh_until = self._fetched + REFETCH_SECONDS
+                self._fresh_until = self._fetched + max(REFETCH_SECONDS, error.retry_after)
 
     async def _fetch(self) -> None:
         response = await self._transport.request("GET", self._url)
         if response.status != 200:
-            raise TransportError(f"the issuer answered {response.status} for its directory")
+            words = f"the issuer answered {response.status} for its directory"
+            raise unanswered(words, response.headers, self._clock.now())
         try:
             self._slots = _slots_of(IssuerDirectory.decode(response.body))
         except DecodeError as error:

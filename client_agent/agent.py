@@ -26,10 +26,12 @@ from client_agent.training import Trainer
 from client_agent.upload import Uploader
 from client_agent.wallet import AttestedDevice, TokenWallet
 from tacit import ohttp
+from tacit.answers import RestingTransport
 from tacit.codec import b64url
 from tacit.errors import Refusal
 from tacit.logview.live import LiveLog, LiveRecipe
-from tacit.pauses import NEVER, uniform
+from tacit.pauses import NEVER, Backoff, uniform
+from tacit.ports import TransportError
 from tacit.recipe.asking import LONGEST_SPREAD
 from tacit.recipe.policy import Policy
 
@@ -61,7 +63,7 @@ class Agent:
                 "gateways": {config.gateway.name: config.gateway.signing_key},
             }
         )
-        self._deps = deps
+        self._deps = deps = replace(deps, transport=RestingTransport(deps.transport, deps.clock, deps.entropy))
         self._store = store
         largest = policy.max_upload
         self._client = ObliviousClient(deps.transport, config.relay_url, (), deps.clock, deps.entropy, largest=largest)
@@ -79,6 +81,9 @@ class Agent:
         self._log = DeviceLog(config, self._policy, store, self._client, deps.transport, deps.clock)
         self._live = LiveLog()
         self._next_poll = 0.0
+        self._rest = 0.0, 0.0
+        """From when until when the log is not read, because its server or the relay asked for that; a clock that goes
+        back before it ends the rest."""
         self._read_at = -READ_WITHIN
         self._calm_until = 0.0
         self._told: str | None = None
@@ -125,6 +130,9 @@ class Agent:
         now = self._deps.clock.now()
         if not await self._log.trusted():
             return NEVER
+        begun, until = self._rest
+        if begun <= now < until:
+            return until
         if self._next_poll - LONGEST_SPREAD * self._config.timing.poll_seconds <= now < self._next_poll:
             return self._next_poll  # the plan lies too far ahead: the clock was wrong then, and is right now
         spread = uniform(self._deps.entropy, 0.75, LONGEST_SPREAD) * self._config.timing.poll_seconds
@@ -135,6 +143,10 @@ class Agent:
             raise
         except Exception as error:  # of whatever the log answered
             self._next_poll = now + min(spread, self._config.timing.retry_limit_seconds)
+            if isinstance(error, TransportError) and error.retry_after:
+                now = self._deps.clock.now()
+                self._rest = now, now + Backoff.spread(error.retry_after, self._deps.entropy)
+                self._next_poll = max(self._next_poll, self._rest[1])
             await note(self._store, Fact.LOG_TROUBLE, words_of(error), self._deps.clock.now())
         else:
             await note(self._store, Fact.LOG_TROUBLE, left_out, self._deps.clock.now())

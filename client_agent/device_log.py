@@ -10,6 +10,7 @@ from client_agent.config import AgentConfig
 from client_agent.journal import AgentStore, Fact
 from client_agent.oblivious import KeysUnknownError, ObliviousClient
 from client_agent.seen_leaves import GatewayKeys, SeenDirectories
+from tacit.answers import unanswered
 from tacit.errors import Refusal
 from tacit.logview.live import LiveLog
 from tacit.logview.paged import PagedReader, consistency
@@ -134,7 +135,8 @@ class DeviceLog:
         if answer.status == 404:
             return None
         if answer.status != 200:
-            raise TransportError(f"the relay has no key sets; it answered {answer.status}")
+            words = f"the relay has no key sets; it answered {answer.status}"
+            raise unanswered(words, answer.headers, self._clock.now())
         return KeySets.decode(answer.body)
 
     async def _opened(self, view: LogView, found: KeySets) -> int:
@@ -200,7 +202,7 @@ class DeviceLog:
             return None
         if response.status != 200:
             party = party_of(response.content, "the recipe server")
-            raise TransportError(f"{party} answered {response.status}")
+            raise unanswered(f"{party} answered {response.status}", dict(response.fields), self._clock.now())
         return response.content
 
     async def _learn_gateway_keys(self, leaves: Iterable[SignedLeaf]) -> None:

@@ -19,6 +19,7 @@ from client_agent import device_rules
 from client_agent.config import AgentConfig
 from client_agent.oblivious import ObliviousClient
 from client_agent.supervision import words_of
+from tacit.answers import unanswered
 from tacit.errors import DecodeError
 from tacit.learning import model_file
 from tacit.logview.live import LiveLog, LiveRecipe
@@ -135,7 +136,8 @@ class ModelFiles:
         if response.status == 404:
             raise TransportError("the recipe server does not have its model yet")
         if response.status != 200:
-            raise TransportError(f"{party_of(response.content, 'the recipe server')} answered {response.status}")
+            party = party_of(response.content, "the recipe server")
+            raise unanswered(f"{party} answered {response.status}", dict(response.fields))
         if len(response.content) != min(MODEL_PIECE, model.bytes - number * MODEL_PIECE):
             raise DecodeError("a piece of its model has the wrong length")
         return response.content

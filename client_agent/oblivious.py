@@ -15,6 +15,7 @@ from email.utils import formatdate, parsedate_to_datetime
 from urllib.parse import urlsplit
 
 from tacit import bhttp, ohttp
+from tacit.answers import unanswered
 from tacit.errors import CryptoError, DecodeError
 from tacit.hpke import SenderContext
 from tacit.media_types import OHTTP_REQ, OHTTP_RES
@@ -92,7 +93,7 @@ class ObliviousClient:
             if outer.status == 422 and problem_type(outer.body) == KEY_PROBLEM:
                 continue
             if outer.status != 200 or not outer.is_a(OHTTP_RES):
-                raise TransportError(f"the relay answered {outer.status}")
+                raise unanswered(f"the relay answered {outer.status}", outer.headers, self._clock.now())
             self._behind = _ahead_of(self._clock, outer.headers.get("date", ""))
             response = _opened(context, outer.body)
             if response.status == 400 and problem_type(response.content) == DATE_PROBLEM:

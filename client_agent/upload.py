@@ -18,6 +18,7 @@ from client_agent.journal import AgentStore, Entry, State
 from client_agent.oblivious import ObliviousClient
 from client_agent.supervision import words_of
 from tacit import bhttp
+from tacit.answers import retry_after
 from tacit.errors import Refusal
 from tacit.models.devices import device_side
 from tacit.models.faces.device import DeviceSide, Fate
@@ -34,6 +35,8 @@ class AttemptResult:
 
     state: State
     detail: str
+    asked: float = 0.0
+    """For how many seconds whoever answered asked to be left alone."""
 
 
 class Requester(Protocol):
@@ -54,13 +57,14 @@ async def offer(client: Requester, model: DeviceSide, url: str, report: bytes) -
     try:
         response = await client.request("POST", url, media_type=model.media_type, content=report)
     except TransportError as error:
-        return AttemptResult(State.SCHEDULED, str(error))
+        return AttemptResult(State.SCHEDULED, str(error), error.retry_after)
     except Refusal as refusal:
         return AttemptResult(State.FAILED, str(refusal))
     except Exception as error:  # of this report or of a key: the same bytes are sent later, and the others go on
         return AttemptResult(State.SCHEDULED, words_of(error))
     verdict = model.verdict(response)
-    return AttemptResult(STATE_OF[verdict.fate], verdict.detail)
+    asked = retry_after(dict(response.fields))
+    return AttemptResult(STATE_OF[verdict.fate], verdict.detail, asked)
 
 
 class Uploader:
@@ -93,7 +97,7 @@ class Uploader:
         else:
             result = await offer(self._client, device_side(entry.model), entry.url, entry.report)
         done = result.state is not State.SCHEDULED
-        pause = 0.0 if done else self._timing.backoff.pause(entry.attempts, self._entropy)
+        pause = 0.0 if done else self._timing.backoff.pause(entry.attempts, self._entropy, result.asked)
         after = replace(
             entry,
             state=result.state,

@@ -17,6 +17,7 @@ from typing import Protocol
 from client_agent.config import Timing
 from client_agent.journal import AgentStore, Fact, Prefetch, note
 from client_agent.supervision import words_of
+from tacit.answers import unanswered
 from tacit.errors import CryptoError, DecodeError
 from tacit.media_types import JSON, PRIVATE_TOKEN_RESPONSE
 from tacit.pauses import NEVER, uniform
@@ -167,8 +168,9 @@ class TokenWallet:
             prefetch = replace(prefetch, token=token, pending=b"", attempts=prefetch.attempts + 1)
         except QuotaSpentError:
             prefetch = replace(prefetch, due_at=directory.end, attempts=prefetch.attempts + 1)
-        except (TransportError, DecodeError, CryptoError):
-            pause = self._timing.backoff.pause(prefetch.attempts, self._entropy)
+        except (TransportError, DecodeError, CryptoError) as error:
+            asked = error.retry_after if isinstance(error, TransportError) else 0.0
+            pause = self._timing.backoff.pause(prefetch.attempts, self._entropy, asked)
             prefetch = replace(prefetch, due_at=self._clock.now() + pause, attempts=prefetch.attempts + 1)
         await self._store.put_prefetch(prefetch)
         return prefetch
@@ -197,7 +199,7 @@ async def ask_attester(
     """
     answer = await transport.request("POST", f"{attester_url}/v1/challenge")
     if answer.status != 200:
-        raise TransportError(f"the attester answered {answer.status}")
+        raise unanswered(f"the attester answered {answer.status}", answer.headers)
     challenge = challenge_of(answer.body)
     evidence = device.attest(attestation_binding(challenge, pending.request))
     answer = await transport.request(
@@ -209,7 +211,7 @@ async def ask_attester(
     if answer.status == 429 and problem_type(answer.body) == QUOTA_PROBLEM:
         raise QuotaSpentError
     if answer.status != 200 or not answer.is_a(PRIVATE_TOKEN_RESPONSE):
-        raise TransportError(f"the attester answered {answer.status}")
+        raise unanswered(f"the attester answered {answer.status}", answer.headers)
     return TokenResponse.decode(answer.body)
 
 

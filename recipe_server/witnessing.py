@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from recipe_server.config import WitnessConfig
 from recipe_server.service import RecipeService
+from tacit.answers import retry_after
 from tacit.errors import CryptoError, DecodeError, UsageError
 from tacit.lines import lines_of
 from tacit.pauses import LONGEST_PAUSE, Backoff
@@ -93,7 +94,7 @@ class WitnessDriver:
         self._known = 0
         self._made = 0.0
         self._failures = 0
-        self._next = 0.0
+        self._failed_at = self._next = 0.0
         self._conflicts = 0
         self._trouble = ""
         self._log = get_logger("recipe_server")
@@ -117,14 +118,15 @@ class WitnessDriver:
         now = self._clock.now()
         candidate = await self._cosignatures.candidate()
         aged = not self._made <= now < self._made + self._fresh_seconds
-        waits = self._next - BACKOFF.most <= now < self._next  # further ahead: the clock was wrong before
+        waits = self._failed_at <= now < self._next  # before it: the clock was wrong then
         if (self._cosignatures.has(self.name, candidate) and not aged) or waits:
             return 0
         size = min(candidate, self._known + MAX_STEP) if self._known <= candidate else candidate
         try:
             return await self._ask(size)
         except (TransportError, TimeoutError, CryptoError, DecodeError) as error:
-            return self._failed(str(error) or "no answer in time")
+            asked = error.retry_after if isinstance(error, TransportError) else 0.0
+            return self._failed(str(error) or "no answer in time", asked)
 
     async def _ask(self, size: int) -> int:
         old = min(self._known, size)
@@ -142,7 +144,7 @@ class WitnessDriver:
         if answer.status == 409:
             return self._conflict(answer, old)
         if answer.status != 200:
-            return self._failed(answer_in_words(answer))
+            return self._failed(answer_in_words(answer), retry_after(answer.headers, self._clock.now()))
         line = self._cosignature(Note.decode(note).text, answer.body)
         self._known, self._made, self._trouble = size, self._clock.now(), ""
         self._failures = self._conflicts = 0
@@ -169,9 +171,10 @@ class WitnessDriver:
         self._known = int(match[1])
         return 1
 
-    def _failed(self, why: str) -> int:
+    def _failed(self, why: str, asked: float = 0.0) -> int:
         self._conflicts = 0
-        self._next = self._clock.now() + BACKOFF.pause(self._failures, self._entropy)
+        self._failed_at = self._clock.now()
+        self._next = self._failed_at + BACKOFF.pause(self._failures, self._entropy, asked)
         self._failures += 1
         self._trouble = f"witness {self.name}: {why}"
         self._log.warning("witness_failed", witness=self.name, why=why, failures=self._failures)

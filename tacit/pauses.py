@@ -16,6 +16,8 @@ NEVER = math.inf
 LONGEST_PAUSE = 60.0
 """The pauses of a service stop growing around this many seconds."""
 _LEAST, _MOST = 0.5, 1.5
+_SPREAD = 1.25
+"""What a peer asks for is lengthened by up to this factor, since others were asked the same."""
 _DOUBLINGS = 64
 """Most doublings: more would not change any pause in use, and 2.0 ** n overflows at 1024."""
 
@@ -40,10 +42,17 @@ class Backoff:
 
     @property
     def most(self) -> float:
-        """Upper bound in seconds on all pauses; no pause reaches it."""
+        """Upper bound in seconds on all pauses, but for those that a peer asks for; no pause reaches it."""
         return _MOST * self.longest
 
-    def pause(self, earlier: int, entropy: Entropy) -> float:
-        """Seconds to wait after a failure that follows ``earlier`` (>= 0) others without a success in between."""
+    def pause(self, earlier: int, entropy: Entropy, asked: float = 0.0) -> float:
+        """Seconds to wait after a failure that follows ``earlier`` (>= 0) others without a success in between, and at
+        least ``asked``, the seconds for which the peer asks to be left alone."""
         middle = min(self.first * 2.0 ** min(earlier, _DOUBLINGS), self.longest)
-        return uniform(entropy, _LEAST * middle, _MOST * middle)
+        own = uniform(entropy, _LEAST * middle, _MOST * middle)
+        return own if own >= asked else self.spread(asked, entropy)
+
+    @staticmethod
+    def spread(asked: float, entropy: Entropy) -> float:
+        """``asked`` seconds and up to a quarter more, at random: others were asked the same."""
+        return uniform(entropy, asked, _SPREAD * asked)

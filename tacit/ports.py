@@ -57,7 +57,12 @@ class HttpResponse:
 
 
 class TransportError(Exception):
-    """The request may or may not have reached the peer: no answer, refused, timed out, too large."""
+    """The request may or may not have reached the peer: no answer, refused, timed out, too large. ``retry_after``: for
+    how many seconds the peer asked to be left alone, 0 where it did not."""
+
+    def __init__(self, *words: object, retry_after: float = 0.0) -> None:
+        super().__init__(*words)
+        self.retry_after = retry_after
 
 
 class Transport(Protocol):

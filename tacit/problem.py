@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX, DapProblem
-
 OF_GATEWAY = tuple(
     f"urn:tacit:problem:{name}"
     for name in (
@@ -22,7 +20,6 @@ OF_GATEWAY = tuple(
     )
 )
 """Problem types with which an OHTTP gateway answers in place of a target."""
-_UNRECOGNIZED_TASK = DAP_ERROR_PREFIX + DapProblem.UNRECOGNIZED_TASK.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +29,6 @@ class Problem:
     type: str = ""
     title: str = ""
     detail: str = ""
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the same request would be refused again: true for DAP's errors and refusals by a rule, except for a
-        task that the peer does not know yet."""
-        return self.type.startswith((DAP_ERROR_PREFIX, REFUSAL_PREFIX)) and self.type != _UNRECOGNIZED_TASK
 
 
 def read_problem(body: bytes) -> Problem:

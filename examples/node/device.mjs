@@ -17,6 +17,7 @@ import { attestedBody, drawSecrets, finalize, tokenKey, tokenRequest } from './t
 const UPLOAD = 'application/ppm-dap;message=upload-req';
 const AGAIN = new Set([9, 10]); // report_too_early, task_not_started
 const FINAL = /urn:ietf:params:ppm:dap:error:(invalidMessage|unsupportedExtension|invalidExtension|invalidTask)"/;
+const QUOTA = /"urn:tacit:problem:quota"/;
 const OFF = 10; // seconds: if a planned time passed longer ago, the device was off
 
 const hex = (secrets) => Object.fromEntries(Object.entries(secrets).map(([name, value]) => [name, value.toString('hex')]));
@@ -105,7 +106,7 @@ export class Device {
     const challenge = unb64url(JSON.parse(asked.content.toString()).challenge, 32);
     const body = text(JSON.stringify(attestedBody(identity, challenge, request)));
     const answer = await exchange('POST', `${attester}/v1/token-requests`, 'application/json', body, http);
-    const lost = answer.status === 429;
+    const lost = answer.status === 429 && QUOTA.test(answer.content.toString()); // the attester's word, not a proxy's
     if (answer.status !== 200 && !lost) throw new Error(`the attester answered ${answer.status}`);
     const made = lost ? null : finalize(input, der, secrets.r, answer.content).toString('hex');
     this.journal.update((data) => { Object.assign(data.tokens[name], lost ? { lost } : { token: made }); });
@@ -201,7 +202,7 @@ export class Device {
       if (code !== null && AGAIN.has(code)) return;
       if (code === null && answer.content.length) return;
       this.#settle(hash, code === null ? 'sent' : 'failed', code === null ? 'the leader has it' : `upload error ${code}`);
-    } else if (answer.status >= 400 && answer.status < 500 && FINAL.test(answer.content.toString())) {
+    } else if (answer.status >= 400 && answer.status < 500 && ![408, 421, 425, 429].includes(answer.status) && FINAL.test(answer.content.toString())) {
       this.#settle(hash, 'failed', `refused, ${answer.status}`);
     }
   }

@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { b64url } from './bytes.mjs';
 import { Device } from './device.mjs';
 import { includedLeaves } from './merkle.mjs';
-import { dateFor, throughRelay } from './ohttp.mjs';
+import { dateFor, exchange, restOf, throughRelay } from './ohttp.mjs';
 import { recipeHash } from './recipe.mjs';
 import { withDefaults } from './schema.mjs';
 
@@ -138,4 +138,27 @@ test("requests are dated by the relay's clock, whatever ours says", async () => 
   server.close();
   assert.equal(dateFor(relay, ours), 'Sat, 01 Jan 2000 00:10:00 GMT');
   assert.equal(dateFor('http://another.example', ours), 'Sat, 01 Jan 2000 00:07:00 GMT');
+});
+
+test('a server that asks to be left alone is left alone, in seconds and until a date', async () => {
+  const now = Date.parse('Sun, 29 Nov 2026 12:00:00 GMT');
+  const inAMinute = 'Sun, 29 Nov 2026 12:01:00 GMT';
+  assert.equal(restOf({ 'retry-after': '120' }), 120);
+  assert.equal(restOf({ 'retry-after': inAMinute }, now), 60);
+  assert.equal(restOf({ 'retry-after': inAMinute, date: 'Sun, 29 Nov 2026 12:00:30 GMT' }, 0), 30);
+  assert.equal(restOf({ 'retry-after': '99999999' }), 3600);
+  for (const said of ['soon', '', undefined]) assert.equal(restOf({ 'retry-after': said }), 0);
+  let asked = 0;
+  const server = http.createServer((_request, answer) => { asked += 1; answer.writeHead(503, { 'retry-after': '120' }).end(); });
+  await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
+  try {
+    const [url, options] = [`http://127.0.0.1:${server.address().port}/`, {}];
+    assert.equal((await exchange('GET', url, undefined, undefined, options)).status, 503);
+    await assert.rejects(exchange('POST', url, undefined, undefined, options), /left alone/);
+    assert.equal(asked, 1);
+    await exchange('GET', url, undefined, undefined, {}); // another device
+    assert.equal(asked, 2);
+  } finally {
+    server.close();
+  }
 });

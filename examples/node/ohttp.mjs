@@ -1,7 +1,7 @@
 // Binary HTTP (RFC 9292) inside Oblivious HTTP (RFC 9458), padded to size classes: docs/device.md, section 2.
 import http from 'node:http';
 import https from 'node:https';
-import { Reader, cat, text, varint } from './bytes.mjs';
+import { Reader, cat, text, uniformTime, varint } from './bytes.mjs';
 import { aesOpen, hkdfExpand, hkdfExtract, sealTo } from './hpke.mjs';
 
 const CLASSES = [4096, 16384, 65536, 262144];
@@ -69,11 +69,25 @@ export function encapsulate(config, request, ephemeral) {
 // A proxy may add a charset or change the case of a media type; none of ours has parameters.
 const bare = (type = '') => type.split(';')[0].trim().toLowerCase();
 
+const rests = new WeakMap(); // by a device's options: when each origin that asked to be left alone may be asked again
+const PASSING = (status) => [408, 421, 425, 429].includes(status) || (status >= 500 && ![501, 505].includes(status));
+const LONGEST_REST = 3600;
+
+/** Seconds for which an answer asks to be left alone (RFC 9110, 10.2.3): a number, or a date beside the answer's own. */
+export function restOf({ 'retry-after': said = '', date = '' }, now = Date.now()) {
+  const until = Date.parse(said);
+  const since = Number.isNaN(Date.parse(date)) ? now : Date.parse(date);
+  const asked = /^\d+$/.test(said) ? Number(said) : (until - since) / 1000;
+  return Number.isNaN(asked) ? 0 : Math.min(Math.max(asked, 0), LONGEST_REST);
+}
+
 /** One HTTP exchange without cookies, redirects, User-Agent or keep-alive: `{ status, type, date, content }`. */
 export function exchange(method, url, type, content = NONE, options = {}) {
   const address = new URL(url);
   const loopback = ['127.0.0.1', '[::1]', 'localhost'].includes(address.hostname);
   if (address.protocol !== 'https:' && !(loopback || options.insecure)) throw new Error('http is for loopback only');
+  const rest = rests.get(options)?.get(address.origin) ?? [0, 0];
+  if (Date.now() >= rest[0] && Date.now() < rest[1]) return Promise.reject(new Error('the server asked to be left alone for a while'));
   const headers = { 'content-length': content.length, ...(type && { 'content-type': type }) };
   return new Promise((resolve, reject) => {
     const client = address.protocol === 'https:' ? https : http;
@@ -88,6 +102,11 @@ export function exchange(method, url, type, content = NONE, options = {}) {
       answer.on('error', reject);
       answer.on('end', () => {
         const { 'content-type': found, date } = answer.headers;
+        const seconds = PASSING(answer.statusCode) ? restOf(answer.headers) : 0;
+        if (seconds) {
+          if (!rests.has(options)) rests.set(options, new Map());
+          rests.get(options).set(address.origin, [Date.now(), Date.now() + uniformTime(seconds, 1.25 * seconds) * 1000]);
+        }
         resolve({ status: answer.statusCode, type: bare(found), date, content: cat(...chunks) });
       });
     });

@@ -8,6 +8,7 @@ from typing import Protocol
 from services.collector.config import PublishConfig
 from services.collector.records import Result
 from tacit import media_types
+from tacit.answers import retry_after
 from tacit.ports import TransportError
 from tacit.service.app import Deps
 from tacit.service.base.store import Transactions
@@ -24,9 +25,11 @@ class PublishDriver:
         self._url = f"{publish.url}/v1/results"
         self._token = token
         self._transport = deps.transport
+        self._clock = deps.clock
         self._refused: set[str] = set()
         """Collections whose result the server did not take in the current round; cleared once all were offered."""
         self._status = 0
+        self._asked = 0.0
 
     async def step(self) -> int:
         """Number of results that the server acknowledged. Raises ``TransportError`` if the server does not take one,
@@ -40,8 +43,10 @@ class PublishDriver:
         for result in waiting:
             await self._publish(result)
         if self._refused:
+            asked, self._asked = self._asked, 0.0
             raise TransportError(
-                f"the recipe server does not take {len(self._refused)} results, {self._status} the last"
+                f"the recipe server does not take {len(self._refused)} results, {self._status} the last",
+                retry_after=asked,
             )
         return len(waiting)
 
@@ -52,6 +57,7 @@ class PublishDriver:
         if not 200 <= answer.status < 300:
             self._refused.add(result.collection)
             self._status = answer.status
+            self._asked = max(self._asked, retry_after(answer.headers, self._clock.now()))
             return
         async with self._store.transaction() as tx:
             await tx.set_published(result.collection)

@@ -14,6 +14,7 @@ from services.collector.progress import Progress, Subject
 from services.collector.records import Collection, CollectionState
 from tacit import media_types
 from tacit.aggregator.work import creation
+from tacit.answers import retry_after
 from tacit.codec import unb64url
 from tacit.errors import Refusal
 from tacit.messages import BatchMode
@@ -92,9 +93,12 @@ class LeaderExchange:
     async def _forget(self, source: DapSource, row: Collection) -> int:
         url = f"{source.jobs_url}/{row.job}"
         answer = await self._deps.transport.request("DELETE", url, headers=self._token.headers())
-        if 200 <= answer.status < 300 or answer.status == 404:
+        unknown = answer.status == 404 and problem_type(answer.body)  # the Leader's word; a proxy's page has no type
+        if 200 <= answer.status < 300 or unknown:
             return await self._rows.move(row, CollectionState.RELEASED)
-        return await self._rows.later(row, "leader-answer", f"the Leader answered with status {answer.status}")
+        asked = retry_after(answer.headers, self._deps.clock.now())
+        why = f"the Leader answered with status {answer.status}"
+        return await self._rows.later(row, "leader-answer", why, asked)
 
 
 class OneServerExchange:

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from services.collector.records import Collection, CollectionState, Result
 from services.collector.store import CollectorStore
+from tacit.answers import is_final, retry_after
 from tacit.models.faces.collector import Source
 from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.ports import HttpResponse
@@ -87,9 +88,10 @@ class Progress:
         """Handle an error answer: a final problem refuses the collection; anything else is retried."""
         problem = read_problem(answer.body)
         detail = problem.detail or problem.title or f"status {answer.status}"
-        if problem.is_final:
+        if is_final(answer.status, answer.body):
             return await self.refuse(row, problem.type, detail)
-        return await self.later(row, problem.type or f"{party}-answer", detail)
+        asked = retry_after(answer.headers, self._deps.clock.now())
+        return await self.later(row, problem.type or f"{party}-answer", detail, asked)
 
     async def refuse(self, row: Collection, rule: str, detail: str) -> int:
         """End a collection without a result."""
@@ -103,9 +105,10 @@ class Progress:
             await tx.put_collection(replace(row, state=state, **{**fresh, **changes}))
         return 1
 
-    async def later(self, row: Collection, rule: str, detail: str) -> int:
-        """Record why an exchange failed, and try again after a pause that grows with each failure; returns 0."""
-        delay = self._backoff.pause(row.attempts, self._deps.entropy)
+    async def later(self, row: Collection, rule: str, detail: str, asked: float = 0.0) -> int:
+        """Record why an exchange failed, and try again after a pause that grows with each failure, and is at least the
+        ``asked`` seconds; returns 0."""
+        delay = self._backoff.pause(row.attempts, self._deps.entropy, asked)
         waiting = replace(
             row,
             rule=rule,
@@ -125,7 +128,7 @@ class Progress:
 
     def pause(self, answer: HttpResponse) -> float:
         """Seconds until the next poll: as long as the Leader asks for, within the configured limits."""
-        text = answer.headers.get("retry-after", "").strip()
-        if not (text.isascii() and text.isdigit()):
+        asked = retry_after(answer.headers, self._deps.clock.now())
+        if not asked and not answer.headers.get("retry-after", "").strip().isdigit():  # it does not ask
             return self._config.poll_seconds
-        return min(max(float(text[:9]), LEAST_PAUSE), self._config.max_poll_seconds)
+        return min(max(asked, LEAST_PAUSE), self._config.max_poll_seconds)

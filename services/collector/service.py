@@ -181,7 +181,7 @@ class Collector:
         try:
             return await self._exchanges[source.party].advance(known, source, row)
         except TransportError as error:
-            return await self._rows.later(row, f"{source.party}-unreachable", str(error))
+            return await self._rows.later(row, f"{source.party}-unreachable", str(error), error.retry_after)
         except Exception as error:  # an error in one collection must not hold up the others, and must be recorded
             self._log.error("collection_broken", collection=row.id, error=error)
             return await self._rows.later(

@@ -62,7 +62,7 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
     add_driver(app, gateway.counters, config.bucket_seconds / 4, "logging counts")
     if url is not None:
         require_secure_url(url, insecure_http=config.insecure_http)
-        publishing = Publishing(gateway, signing_key, log, url)
+        publishing = Publishing(gateway, signing_key, log, url, deps)
         add_driver(app, publishing, _PUBLISH_SECONDS, "publishing key sets")
     return app
 

@@ -8,7 +8,9 @@ import re
 from services.gateway.logged import read_shown
 from services.gateway.ports import ReplayWindow
 from services.gateway.service import Gateway
+from tacit.answers import retry_after
 from tacit.media_types import JSON
+from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.ports import HttpResponse, Transport, TransportError
 from tacit.service.app import Deps
 from tacit.service.base.log import get_logger
@@ -17,6 +19,9 @@ from tacit.signing import SigningKey
 from tacit.tlog.leaves import LeafType, sign_leaf
 
 _REFUSAL = re.compile(rb"urn:tacit:refusal:([a-z-]{1,64})")
+
+
+PAUSES = Backoff(1.0, LONGEST_PAUSE)
 
 
 class KeyRotation:
@@ -58,19 +63,24 @@ class Publishing:
     """Publishes the key sets of the current and the next period in the log, each as one signed leaf. After a restart
     they are published again (the log keeps one)."""
 
-    def __init__(self, gateway: Gateway, signing_key: SigningKey, log: Transport, url: str) -> None:
+    def __init__(self, gateway: Gateway, signing_key: SigningKey, log: Transport, url: str, deps: Deps) -> None:
         self._gateway = gateway
         self._signing_key = signing_key
         self._log = log
+        self._deps = deps
         self._url = f"{url}/v1/leaves"
         self._published: set[int] = set()
+        self._again: dict[int, tuple[int, float]] = {}
+        """Failures in a row, and when the leaf is due again, by period."""
         self._refused: dict[int, str] = {}
 
     async def step(self) -> int:
         """Returns how many leaves the log took now; a leaf that it does not take is offered again at the next step."""
         taken, present = 0, self._gateway.ring.period
         for period in (present, present + 1):
-            if period not in self._published and await self._offer(period):
+            due = self._again.get(period, (0, 0.0))[1]
+            is_due = period not in self._published and self._deps.clock.now() >= due
+            if is_due and await self._offer(period):
                 self._published.add(period)
                 taken += 1
         return taken
@@ -82,8 +92,13 @@ class Publishing:
         try:
             response = await self._log.request("POST", self._url, headers={"Content-Type": JSON}, body=leaf.encode())
             accepted, reason = response.status in (200, 201), _reason(response)
-        except TransportError:
-            accepted, reason = False, "unreachable"
+            asked = retry_after(response.headers, self._deps.clock.now())
+        except TransportError as error:
+            accepted, reason, asked = False, "unreachable", error.retry_after
+        if not accepted:
+            failures, _ = self._again.get(period, (0, 0.0))
+            pause = PAUSES.pause(failures, self._deps.entropy, asked)
+            self._again[period] = failures + 1, self._deps.clock.now() + pause
         if not accepted and reason != self._refused.get(period):
             get_logger("gateway").warning("key_set_not_published", period=period, reason=reason)
         self._refused[period] = "" if accepted else reason

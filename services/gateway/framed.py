@@ -16,6 +16,7 @@ from functools import lru_cache
 from http import HTTPStatus
 from typing import NamedTuple
 
+from tacit.answers import may_pass
 from tacit.codec import unb64url
 from tacit.errors import DecodeError
 from tacit.frames import (
@@ -38,7 +39,6 @@ PAUSE_SECONDS = 300.0
 """Seconds after which frames are offered again to a leader that did not take one."""
 
 _BOUNDS = FrameBounds(MOST_UPLOADS, MOST_UPLOAD_BYTES, 0.0)
-_RETRIED = frozenset({408, 429, 500, 502, 503, 504})
 _KNOWN_LENGTH = 512
 _UPLOAD = re.compile(r"(.+)/tasks/([A-Za-z0-9_-]+)/reports")
 _UPLOAD_TYPE = dap("upload-req")
@@ -88,7 +88,7 @@ class _Leader:
         """What each of ``uploads`` is answered after a frame was."""
         if isinstance(answer, TransportError):
             return [answer] * len(uploads)
-        if answer.status in _RETRIED:
+        if may_pass(answer.status):
             return [self._refused(answer) for _ in uploads]
         try:
             found = decode_answers(
@@ -162,8 +162,7 @@ def _is_frame(answer: HttpResponse) -> bool:
 def _refuses(answer: HttpResponse) -> bool:
     """Whether an answer to a frame says that the leader, or what stands before it, takes none: nothing is acknowledged
     by it, and single uploads may pass. A server in trouble refuses nothing."""
-    trouble = answer.status in _RETRIED or answer.status > HTTPStatus.NOT_IMPLEMENTED
-    return not (trouble or _is_frame(answer))
+    return not (may_pass(answer.status) or _is_frame(answer))
 
 
 def frames_url(leader: str) -> str:

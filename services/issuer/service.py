@@ -23,6 +23,7 @@ import gmpy2
 from services.issuer.config import IssuerConfig
 from services.issuer.store import IssuerStore, StoredKey
 from tacit import media_types
+from tacit.answers import may_pass, unanswered
 from tacit.codec import b64url
 from tacit.errors import REFUSAL_PREFIX, Abort, DecodeError, Fatal
 from tacit.problem import problem_type
@@ -265,6 +266,9 @@ class Issuer:
             await self._store.published(epoch, GIVEN_UP)
             self._log.error("directory_too_late", epoch=epoch)
             return 1
+        if may_pass(response.status):
+            words = f"the log answered {response.status} to a directory"
+            raise unanswered(words, response.headers, self._deps.clock.now())
         if response.status not in {200, 201}:
             why = f", {rule} by its clock" if rule else ""
             raise Fatal(f"the log answered {response.status} to the directory leaf of epoch {epoch}{why}")

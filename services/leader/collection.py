@@ -21,6 +21,7 @@ from tacit.adapters.waiting import first_of
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.records import Batch
 from tacit.aggregator.work import creation, resource_id
+from tacit.answers import is_final, retry_after
 from tacit.errors import (
     Abort,
     CryptoError,
@@ -51,7 +52,6 @@ from tacit.service.http.live_tokens import ShownToken
 from tacit.task import BatchClose, Task, seal_aggregate_share
 
 MAX_RETRY_AFTER = 60
-_FINAL_STATUS = frozenset({400, 403, 404, 409, 422})
 
 
 class Collections:
@@ -284,9 +284,9 @@ class Collections:
             return await self._retry(row)
         if not 200 <= answer.status < 300:
             abort = _final_refusal(answer)
-            return await self._retry(row) if abort is None else await self._fail(row, abort)
+            return await self._retry(row, answer) if abort is None else await self._fail(row, abort)
         if not answer.body:
-            return await self._retry(row)
+            return await self._retry(row, answer)
         try:
             share = AggregateShare.decode(answer.body).encrypted_aggregate_share
         except DecodeError:
@@ -300,8 +300,10 @@ class Collections:
         detail = "the aggregate share cannot be sealed to the collector's key"
         return await self._fail(row, refused(Refusal("hpke-key-invalid", detail)))
 
-    async def _retry(self, row: CollectionRow) -> int:
-        due = self._deps.clock.now() + self._limits.backoff.pause(row.attempts, self._deps.entropy)
+    async def _retry(self, row: CollectionRow, answer: HttpResponse | None = None) -> int:
+        now = self._deps.clock.now()
+        asked = 0.0 if answer is None else retry_after(answer.headers, now)
+        due = now + self._limits.backoff.pause(row.attempts, self._deps.entropy, asked)
         async with self._store.transaction() as tx:
             await tx.postpone_collection(row.job_id, row.attempts + 1, due)
         return 0
@@ -359,9 +361,9 @@ def _stored(abort: Abort) -> str:
 
 def _final_refusal(answer: HttpResponse) -> Abort | None:
     """The Helper's problem document, as an error for the Collector, if asking again would change nothing."""
-    problem = read_problem(answer.body)
-    if answer.status not in _FINAL_STATUS or not problem.is_final:
+    if not is_final(answer.status, answer.body):
         return None
+    problem = read_problem(answer.body)
     return Abort(problem.type, f"helper: {problem.detail}", status=400, title=problem.title)
 
 

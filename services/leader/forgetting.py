@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from services.leader.records import AnsweredJob
 from services.leader.store import LeaderStore
+from tacit.answers import retry_after
 from tacit.errors import DAP_ERROR_PREFIX
 from tacit.ports import HttpResponse, TransportError
 from tacit.problem import problem_type
@@ -68,35 +69,38 @@ class Forgetting:
             return 0
         self._refusing = {helper: until for helper, until in self._refusing.items() if until > now}
         settled: list[bytes] = []
-        silent: set[str] = set()
+        silent: dict[str, float] = {}
         for job in jobs:
             helper = urlsplit(job.location).netloc
             if helper in silent:
                 continue
-            if helper in self._refusing or await self._delete(helper, job):
+            asked = None if helper in self._refusing else await self._delete(helper, job)
+            if asked is None:
                 settled.append(job.job_id)
             else:
-                silent.add(helper)
+                silent[helper] = asked
         later = {job.task_id for job in jobs if urlsplit(job.location).netloc in silent}
+        pause = max(AGAIN_SECONDS, *silent.values()) if silent else AGAIN_SECONDS
         async with self._store.transaction(shared=True) as tx:
             await tx.forget_answers(settled)
-            await tx.postpone_answers(later, now, now + AGAIN_SECONDS)
+            await tx.postpone_answers(later, now, now + pause)
         return len(settled)
 
-    async def _delete(self, helper: str, job: AnsweredJob) -> bool:
-        """Ask the Helper to delete its answer; False if it should be asked again later."""
+    async def _delete(self, helper: str, job: AnsweredJob) -> float | None:
+        """Ask the Helper to delete its answer; the seconds for which it asks to be left alone if it should be asked
+        again later, else None."""
         try:
             answer = await self._deps.transport.request("DELETE", job.location, headers=self._helper_token.headers())
         except TransportError:
-            return False
+            return 0.0
         if 200 <= answer.status < 300 or _knows_no_job(answer):
-            return True
+            return None
         if answer.status not in _NOT_SUPPORTED:
             self._log.warning("answer_not_deleted", status=answer.status)
-            return False
+            return retry_after(answer.headers, self._deps.clock.now())
         self._log.info("helper_keeps_answers", status=answer.status)
         self._refusing[helper] = self._deps.clock.now() + REFUSED_SECONDS
-        return True
+        return None
 
 
 def _knows_no_job(answer: HttpResponse) -> bool:

@@ -25,6 +25,7 @@ from tacit import media_types
 from tacit.adapters.databases.signals import Bell
 from tacit.aggregator.records import ACCEPTED, OutcomeRow
 from tacit.aggregator.work import creation, resource_url
+from tacit.answers import retry_after
 from tacit.errors import DecodeError, Fatal, ReportError
 from tacit.messages import BatchMode, Role
 from tacit.ports import HttpResponse, TransportError
@@ -212,9 +213,10 @@ class JobWork:
             return await self._retry(party, job, "", "helper-unreachable")
         if not 200 <= answer.status < 300:
             self._log.warning("job_refused", status=answer.status, attempts=job.attempts + 1)
-            return await self._retry(party, job, "", f"helper-status-{answer.status}")
+            return await self._retry(party, job, "", f"helper-status-{answer.status}", self._asked(answer))
         if not answer.body:
-            return await self._retry(party, job, _location(party, job, answer), "helper-not-ready")
+            location = _location(party, job, answer)
+            return await self._retry(party, job, location, "helper-not-ready", self._asked(answer))
         try:
             accepted, rejections = await asyncio.to_thread(finish_leader, state, answer.body, party.task.version)
             if any(one.code is ReportError.UNKNOWN_VERIFICATION_KEY_ID for one in rejections):
@@ -271,12 +273,16 @@ class JobWork:
         size = sum(len(state.rows.out_shares) + len(request) for state, request in self._states.values())
         return len(self._states) <= KEPT_STATES and size <= KEPT_BYTES
 
-    async def _retry(self, party: Party, job: JobRow, location: str, cause: str) -> int:
-        """Send the same bytes again later, until the task's end and its grace are over."""
+    def _asked(self, answer: HttpResponse) -> float:
+        return retry_after(answer.headers, self._deps.clock.now())
+
+    async def _retry(self, party: Party, job: JobRow, location: str, cause: str, asked: float = 0.0) -> int:
+        """Send the same bytes again later, at least the ``asked`` seconds, until the task's end and its grace are
+        over."""
         if self._is_too_late(party):
             self._log.error("job_failed", attempts=job.attempts + 1)
             return await self._give_up(job, JobState.FAILED)
-        await self._postpone(job, location, cause)
+        await self._postpone(job, location, cause, asked)
         return 0
 
     async def set_aside(self, party: Party, job: JobRow) -> int:
@@ -301,9 +307,9 @@ class JobWork:
     def _is_too_late(self, party: Party) -> bool:
         return self._deps.clock.now() >= party.task.end_seconds + self._limits.collection_grace
 
-    async def _postpone(self, job: JobRow, location: str, cause: str) -> None:
+    async def _postpone(self, job: JobRow, location: str, cause: str, asked: float = 0.0) -> None:
         """Give the job back, to be retried after a pause that doubles each time."""
-        delay = self._limits.backoff.pause(job.attempts, self._deps.entropy)
+        delay = self._limits.backoff.pause(job.attempts, self._deps.entropy, asked)
         async with self._store.transaction(shared=True) as tx:
             await tx.postpone_job(job, self._deps.clock.now() + delay, location, cause)
 

@@ -15,6 +15,7 @@ from services.shuffler.config import ShufflerConfig
 from services.shuffler.records import Outgoing
 from services.shuffler.store import ShufflerStore
 from tacit.aggregator.parties import PartyTable
+from tacit.answers import retry_after
 from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.ports import TransportError
 from tacit.roles.analyzer import AnalyzerParty
@@ -131,14 +132,14 @@ class Forwarding:
             if left is None:
                 self._settled.add(task.task_id)
                 return sent
-            receipt = await self._exchange(task, onward, headers, left.body)
+            receipt, asked = await self._exchange(task, onward, headers, left.body)
             if receipt.is_last:
                 self._settled.add(task.task_id)
             refused = receipt.refused
             if receipt.is_refused and left.body:  # the empty last one says no more than that it is the last
                 refused = len(left.body) // onward.size
             elif not receipt.is_taken:
-                self._put_off(task.task_id)
+                self._put_off(task.task_id, asked)
                 return sent
             self._again.pop(task.task_id, None)
             async with self._store.transaction() as tx:
@@ -147,23 +148,27 @@ class Forwarding:
             sent += 1
         return sent
 
-    def _put_off(self, task_id: bytes) -> None:
-        """Send nothing of the recipe for a pause, which grows with each failure in a row, whatever its cause."""
+    def _put_off(self, task_id: bytes, asked: float) -> None:
+        """Send nothing of the recipe for a pause, which grows with each failure in a row, whatever its cause, and is at
+        least the ``asked`` seconds."""
         failures, _ = self._again.get(task_id, (0, 0.0))
-        due = self._deps.clock.now() + self._pauses.pause(failures, self._deps.entropy)
+        due = self._deps.clock.now() + self._pauses.pause(failures, self._deps.entropy, asked)
         self._again[task_id] = failures + 1, due
 
-    async def _exchange(self, task: OneServerTask, onward: Onward, headers: Mapping[str, str], body: bytes) -> Receipt:
-        """Send one request; what is not taken now is sent again, and log and status say why."""
+    async def _exchange(
+        self, task: OneServerTask, onward: Onward, headers: Mapping[str, str], body: bytes
+    ) -> tuple[Receipt, float]:
+        """Send one request; what is not taken now is sent again, after the seconds for which the receiver asks, and log
+        and status say why."""
         try:
             answer = await self._deps.transport.request("POST", onward.url, headers=headers, body=body)
         except TransportError as error:
             self._log.info("not_forwarded", recipe=task.task_id_text, why=str(error))
             self._why[task.task_id] = f"the {onward.receiver} was not reached"
-            return Receipt(False)
+            return Receipt(False), error.retry_after
         receipt = onward.receipt(answer.status, answer.body)
         self._why.pop(task.task_id, None)
         if not receipt.is_taken:
             why = self._why[task.task_id] = f"the {onward.receiver} answered {answer.status}"
             self._log.warning("not_forwarded", recipe=task.task_id_text, why=why)
-        return receipt
+        return receipt, retry_after(answer.headers, self._deps.clock.now())

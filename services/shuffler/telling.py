@@ -15,13 +15,17 @@ from tacit import media_types
 from tacit.aggregator.filled import LOOKS, Look, look_document
 from tacit.aggregator.filling import Fillings, looks_due
 from tacit.aggregator.parties import PartyTable
+from tacit.answers import retry_after
 from tacit.errors import Abort
+from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.ports import TransportError
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import Deps
 from tacit.service.base.log import get_logger
 from tacit.service.http.live_tokens import ShownToken
 from tacit.task.onward import Onward
+
+PAUSES = Backoff(5.0, LONGEST_PAUSE)
 
 
 class Telling:
@@ -41,6 +45,8 @@ class Telling:
         self._tokens = tokens
         self._told: dict[bytes, int] = {}
         """The number of the newest look that the receiver has, by task id."""
+        self._again: dict[bytes, tuple[int, float]] = {}
+        """Failures in a row, and when the receiver is told again, by task id."""
         self._log = get_logger("shuffler")
 
     async def step(self) -> int:
@@ -50,6 +56,8 @@ class Telling:
             task, before = party.task, self._told.get(party.task.task_id, 0)
             onward = party.onward
             if onward is None or before >= looks_due(task.start_seconds, task.end_seconds, now):
+                continue
+            if now < self._again.get(task.task_id, (0, 0.0))[1]:
                 continue
             try:
                 looks = (await self._fillings.of(party)).looks
@@ -70,9 +78,16 @@ class Telling:
             answer = await self._deps.transport.request("POST", onward.looks, headers=headers, body=body)
         except TransportError as error:
             self._log.info("look_not_told", recipe=party.task.task_id_text, why=str(error))
+            self._put_off(party.task.task_id, error.retry_after)
             return False
         if not 200 <= answer.status < 300:
             self._log.info("look_not_told", recipe=party.task.task_id_text, why=f"status {answer.status}")
+            self._put_off(party.task.task_id, retry_after(answer.headers, self._deps.clock.now()))
             return False
         self._told[party.task.task_id] = look.number
+        self._again.pop(party.task.task_id, None)
         return True
+
+    def _put_off(self, task_id: bytes, asked: float) -> None:
+        failures, _ = self._again.get(task_id, (0, 0.0))
+        self._again[task_id] = failures + 1, self._deps.clock.now() + PAUSES.pause(failures, self._deps.entropy, asked)

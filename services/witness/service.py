@@ -14,9 +14,11 @@ from collections import Counter
 from services.witness.config import WitnessConfig, WitnessedLog
 from services.witness.store import Moved, Twice, Witnessed, WitnessStore
 from tacit.adapters.databases.watermark import Recovery
+from tacit.answers import unanswered
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.logview.paged import log_at
 from tacit.logview.whole import read_entries
+from tacit.problem import problem_type
 from tacit.service.app import Deps
 from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import get_logger
@@ -164,6 +166,10 @@ class Witness:
         """Once after each start: check that the log shows no cosignature of this witness that its database does not
         know of, as it would if all files of this service were from a backup."""
         answer = await self._deps.transport.request("GET", f"{entry.url}/checkpoint")
+        if answer.status != 200 and not (answer.status == 404 and problem_type(answer.body)):
+            # a proxy's page says nothing about what the log shows, and this is asked once only
+            words = f"the log answered {answer.status} for its checkpoint"
+            raise unanswered(words, answer.headers, self._deps.clock.now())
         if answer.status == 200:
             note = Note.decode(answer.body)
             shown = Checkpoint.parse(note.text)

@@ -16,7 +16,7 @@ from typing import Any, Generic
 from aiohttp import web
 
 from tacit.aggregator.config import FollowingConfig, LogConfig
-from tacit.aggregator.own_leaves import CensusShares, Voids, own_charges, send_leaf
+from tacit.aggregator.own_leaves import CensusShares, Offers, Voids, own_charges
 from tacit.aggregator.parties import P, PartyTable
 from tacit.aggregator.records import TaskRow, TaskState
 from tacit.aggregator.rollback import LOST, LOST_DETAIL, end_lost, is_lost, shows_rollback
@@ -78,6 +78,7 @@ class LogFollower(Generic[P]):
         self._retention = retention
         self._coordinates = coordinates
         grace = retention if void_after is None else min(void_after, retention)
+        self._opt_ins = Offers(log.url, deps, "opt_in_refused", identity.role_name, until_shown=True)
         self._voids = Voids(store, identity, log, deps, grace)
         self._census_shares = CensusShares(identity, log, deps)
         self._reviewed = False
@@ -288,11 +289,8 @@ class LogFollower(Generic[P]):
             live = await stored_live(tx) if opted_in or over or shares else LiveLog()
         for row in opted_in:
             item = live.recipe(row.recipe_hash)
-            if item is None or self._own_opt_in(item) is not None:
-                continue
-            status = await send_leaf(self._deps.transport, self._log_config.url, row.opt_in)
-            if not 200 <= status < 300:
-                self._log.warning("opt_in_refused", status=status)
+            if item is not None and self._own_opt_in(item) is None and self._opt_ins.is_due(row.recipe_hash):
+                await self._opt_ins.offer(row.recipe_hash, row.opt_in)
         await self._voids.step(live, over)
         await self._census_shares.step(live, shares, rows)
 

@@ -22,12 +22,15 @@ from tacit.aggregator.config import LogConfig
 from tacit.aggregator.records import OPEN_STATES, TaskRow, TaskState
 from tacit.aggregator.seat import Signatory
 from tacit.aggregator.store import CommonTx, SqlStore
+from tacit.answers import is_final, retry_after
 from tacit.codec import b64url
 from tacit.errors import DecodeError
 from tacit.ledger.account import Charge, ChargeState, charge_state
 from tacit.logview.live import LiveLog
 from tacit.models.forms import form_of
-from tacit.ports import Transport
+from tacit.pauses import LONGEST_PAUSE, Backoff
+from tacit.ports import HttpResponse, Transport
+from tacit.problem import problem_type
 from tacit.recipe.charges import charge_of, is_refundable, series_charges
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
@@ -39,10 +42,56 @@ _TAKEN = frozenset({*OPEN_STATES, TaskState.ENDED})
 _SERVED = frozenset({TaskState.ACTIVE, TaskState.ENDED})
 
 
-async def send_leaf(transport: Transport, log_url: str, leaf: bytes) -> int:
-    """Send an encoded leaf to the log; returns the status of its answer."""
+PAUSES = Backoff(5.0, LONGEST_PAUSE)
+
+
+async def send_leaf(transport: Transport, log_url: str, leaf: bytes) -> HttpResponse:
+    """Send an encoded leaf to the log; returns its answer."""
     headers = {"Content-Type": media_types.JSON}
-    return (await transport.request("POST", f"{log_url}/v1/leaves", headers=headers, body=leaf)).status
+    return await transport.request("POST", f"{log_url}/v1/leaves", headers=headers, body=leaf)
+
+
+class Offers:
+    """Offers leaves to the log until it has them, or refuses them for good; each is due again after a pause of its
+    own."""
+
+    def __init__(self, url: str, deps: Deps, told: str, role: str, *, until_shown: bool = False) -> None:
+        """``told``: the event of ``role`` when the log first refuses a leaf; ``until_shown``: a leaf that the log took
+        is offered again while its reader does not see it there."""
+        self._url = url
+        self._deps = deps
+        self._told = told
+        self._until_shown = until_shown
+        self._log = get_logger(role)
+        self._settled: set[bytes] = set()
+        self._again: dict[bytes, tuple[int, float]] = {}
+        """Failures in a row, and when the leaf is due again, by name."""
+
+    def is_due(self, name: bytes) -> bool:
+        """Whether something may be left to send under ``name``, and its pause is over."""
+        return name not in self._settled and self._deps.clock.now() >= self._again.get(name, (0, 0.0))[1]
+
+    def settle(self, name: bytes) -> None:
+        """Send nothing under ``name`` any more."""
+        self._settled.add(name)
+        self._again.pop(name, None)
+
+    async def offer(self, name: bytes, leaf: bytes) -> None:
+        """Send a leaf once. Raises ``TransportError``."""
+        answer = await send_leaf(self._deps.transport, self._url, leaf)
+        is_taken, is_over = 200 <= answer.status < 300, is_final(answer.status, answer.body)
+        failures, _ = self._again.get(name, (0, 0.0))
+        if not is_taken and (is_over or not failures):
+            self._log.warning(self._told, status=answer.status, problem=problem_type(answer.body), final=is_over)
+        if is_taken and self._until_shown:
+            self._again.pop(name, None)
+            return
+        if is_taken or is_over:
+            self.settle(name)
+            return
+        now = self._deps.clock.now()
+        pause = PAUSES.pause(failures, self._deps.entropy, retry_after(answer.headers, now))
+        self._again[name] = failures + 1, now + pause
 
 
 class Voids:
@@ -54,18 +103,16 @@ class Voids:
         """``void_after``: seconds after the end of a recipe's interval in which a release may still come."""
         self._store = store
         self._identity = identity
-        self._url = log.url
         self._deps = deps
         self._void_after = void_after
-        self._settled: set[bytes] = set()
-        """Recipes for which this process has nothing left to send."""
+        self._offers = Offers(log.url, deps, "void_refused", identity.role_name)
         self._ends: dict[bytes, int] = {}
         self._log = get_logger(identity.role_name)
 
     def due(self, rows: Iterable[TaskRow]) -> list[TaskRow]:
         """The rows that ``step`` has to consider now."""
         now = self._deps.clock.now()
-        return [row for row in rows if row.recipe_hash not in self._settled and self._is_due(row, now)]
+        return [row for row in rows if self._offers.is_due(row.recipe_hash) and self._is_due(row, now)]
 
     def _is_due(self, row: TaskRow, now: float) -> bool:
         if row.void or row.state not in OPEN_STATES:
@@ -74,7 +121,7 @@ class Voids:
             try:
                 self._ends[row.recipe_hash] = Recipe.decode(row.recipe).interval.end
             except DecodeError:  # an older version could read it; no void leaf is sent for it, and it stays charged
-                self._settled.add(row.recipe_hash)
+                self._offers.settle(row.recipe_hash)
                 return False
         return now >= self._ends[row.recipe_hash] + self._void_after
 
@@ -84,11 +131,15 @@ class Voids:
         for row in due:
             item = live.recipe(row.recipe_hash)
             if item is None or role not in item.opt_ins or role in item.voids:
-                self._settled.add(row.recipe_hash)
+                self._offers.settle(row.recipe_hash)
                 continue
             closed = row if row.void else await self._close(row)
-            if closed is not None and (not closed.void or await self._send(closed)):
-                self._settled.add(row.recipe_hash)
+            if closed is None:
+                continue
+            if closed.void:
+                await self._offers.offer(row.recipe_hash, closed.void)
+            else:
+                self._offers.settle(row.recipe_hash)
 
     async def _close(self, row: TaskRow) -> TaskRow | None:
         """Return the row with its void leaf, unless a batch was released; ``None`` where the row has changed
@@ -107,13 +158,6 @@ class Voids:
         self._log.info("recipe_void", recipe=b64url(row.recipe_hash))
         return closed
 
-    async def _send(self, row: TaskRow) -> bool:
-        """Send the leaf; return whether the log has given a final answer."""
-        status = await send_leaf(self._deps.transport, self._url, row.void)
-        if 400 <= status < 500:
-            self._log.warning("void_refused", status=status)
-        return 200 <= status < 300 or 400 <= status < 500
-
 
 Kept = tuple[bytes, int, bytes]
 """Task id, report count, encoded aggregate share."""
@@ -124,17 +168,11 @@ class CensusShares:
 
     def __init__(self, identity: Signatory, log: LogConfig, deps: Deps) -> None:
         self._identity = identity
-        self._url = log.url
-        self._deps = deps
-        self._settled: set[bytes] = set()
-        """Tasks for which this process has nothing left to send."""
-        self._refused: set[bytes] = set()
-        """Tasks whose share the log has refused; it is sent again, because the log's clock may be behind ours."""
-        self._log = get_logger(identity.role_name)
+        self._offers = Offers(log.url, deps, "census_share_refused", identity.role_name)
 
     def due(self, shares: Iterable[Kept]) -> list[Kept]:
         """Those of the kept shares that ``step`` has to consider now."""
-        return [kept for kept in shares if kept[0] not in self._settled]
+        return [kept for kept in shares if self._offers.is_due(kept[0])]
 
     async def step(self, live: LiveLog, due: Iterable[Kept], rows: Iterable[TaskRow]) -> None:
         """Send every share that the log does not show yet; ``rows`` are those of all tasks."""
@@ -143,8 +181,10 @@ class CensusShares:
         for kept in due:
             recipe_hash = recipes[kept[0]]
             item = live.recipe(recipe_hash)
-            if item is None or role in item.shares or await self._send(kept[0], self._leaf(recipe_hash, kept)):
-                self._settled.add(kept[0])
+            if item is None or role in item.shares:
+                self._offers.settle(kept[0])
+            else:
+                await self._offers.offer(kept[0], self._leaf(recipe_hash, kept).encode())
 
     def _leaf(self, recipe_hash: bytes, kept: Kept) -> SignedLeaf:
         task_id, report_count, agg_share = kept
@@ -156,14 +196,6 @@ class CensusShares:
             aggregate_share=b64url(agg_share),
         )
         return sign_leaf(LeafType.CENSUS_SHARE, body, self._identity.operator, self._identity.signing_key)
-
-    async def _send(self, task_id: bytes, leaf: SignedLeaf) -> bool:
-        """Send the leaf; return whether the log has it."""
-        status = await send_leaf(self._deps.transport, self._url, leaf.encode())
-        if 400 <= status < 500 and task_id not in self._refused:
-            self._refused.add(task_id)
-            self._log.warning("census_share_refused", status=status)
-        return 200 <= status < 300
 
 
 def own_charges(live: LiveLog, rows: Mapping[bytes, TaskRow], now: float) -> tuple[Charge, ...]:

@@ -11,10 +11,10 @@ import json
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
+from tacit.answers import may_pass, retry_after
 from tacit.client.errors import ApiError, error_of
 from tacit.codec import b64url
 from tacit.errors import DecodeError
@@ -23,10 +23,7 @@ from tacit.operations.calls import NoAnswerError
 from tacit.pauses import Backoff
 from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
 
-AGAIN: Final = frozenset({408, 429, 502, 503, 504})
-"""Statuses after which the same request may get a different answer."""
 PAUSES: Final = Backoff(0.25, 8.0)
-LONGEST_RETRY_AFTER: Final = 86400.0
 _KEY_BYTES = 16
 
 
@@ -98,7 +95,7 @@ class Caller:
         error when there is no time for another one. A server with a wrong certificate is not asked again."""
         until, failures = self.clock.now() + self.patience, 0
         while True:
-            least = 0.0
+            asked = 0.0
             problem: ApiError | NoAnswerError
             try:
                 answer = await self.transport.request(method, url, headers=headers, body=body)
@@ -110,26 +107,14 @@ class Caller:
                 if 200 <= answer.status < 300:
                     return answer
                 problem = error_of(answer)
-                if answer.status not in AGAIN:
+                if not may_pass(answer.status):
                     raise problem
-                least = self._retry_after(answer)
-            pause = max(least, PAUSES.pause(failures, self.entropy))
+                asked = retry_after(answer.headers, self.clock.now())
+            pause = PAUSES.pause(failures, self.entropy, asked)
             if self.clock.now() + pause > until:
                 raise problem
             await self.clock.sleep(pause)
             failures += 1
-
-    def _retry_after(self, answer: HttpResponse) -> float:
-        """How many seconds the service asks to wait (``Retry-After``, RFC 9110 section 10.2.3); 0 if it does not
-        say."""
-        said = answer.headers.get("retry-after", "").strip()
-        if said.isascii() and said.isdigit():
-            return float(said) if len(said) < 6 else LONGEST_RETRY_AFTER
-        try:
-            when = parsedate_to_datetime(said).timestamp()
-        except (ValueError, TypeError, OverflowError):
-            return 0.0
-        return min(max(when - self.clock.now(), 0.0), LONGEST_RETRY_AFTER)
 
 
 def is_stranger(error: TransportError) -> bool:

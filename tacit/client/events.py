@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tacit.adapters.network.http_stream import Streams
-from tacit.client.caller import AGAIN, PAUSES, Caller, is_stranger
+from tacit.answers import may_pass, unanswered
+from tacit.client.caller import PAUSES, Caller, is_stranger
 from tacit.client.errors import error_of
 from tacit.errors import DecodeError
 from tacit.media_types import EVENT_STREAM, is_a
@@ -107,6 +108,7 @@ async def listened(caller: Caller, streams: Streams) -> AsyncIterator[Event]:
     ``TransportError`` if none can be opened within the caller's ``patience``."""
     failures, until = 0, caller.clock.now() + caller.patience
     while True:
+        asked = 0.0
         try:
             async with aclosing(_once(caller, streams)) as events:
                 async for event in events:
@@ -116,15 +118,16 @@ async def listened(caller: Caller, streams: Streams) -> AsyncIterator[Event]:
             problem = NoAnswerError(caller.url, error)
             if caller.clock.now() >= until or is_stranger(error):
                 raise problem from error
-        await caller.clock.sleep(PAUSES.pause(failures, caller.entropy))
+            asked = error.retry_after
+        await caller.clock.sleep(PAUSES.pause(failures, caller.entropy, asked))
         failures += 1
 
 
 async def _once(caller: Caller, streams: Streams) -> AsyncGenerator[Event, None]:
     headers = {**caller.authority, "Accept": EVENT_STREAM}
     async with streams.get(f"{caller.url}{PATH}", headers) as stream:
-        if stream.status in AGAIN:
-            raise TransportError(f"the service answered {stream.status}")
+        if may_pass(stream.status):
+            raise unanswered(f"the service answered {stream.status}", stream.headers, caller.clock.now())
         if stream.status != 200:
             raise error_of(await stream.whole())
         if not is_a(stream.headers.get("content-type", ""), EVENT_STREAM):

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from functools import lru_cache
 
+from tacit.answers import unanswered
 from tacit.codec import b64url
 from tacit.errors import DecodeError
 from tacit.logview.view import Bundle, LogState, LogView, VerifiedEntry
@@ -35,7 +36,7 @@ def log_at(transport: Transport, url: str) -> Get:
         if answer.status == 404:
             return None
         if answer.status != 200:
-            raise TransportError(f"the log answered with status {answer.status}")
+            raise unanswered(f"the log answered with status {answer.status}", answer.headers)
         return answer.body
 
     return get

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from tacit.answers import may_pass
 from tacit.errors import REFUSAL_PREFIX, Abort, DecodeError, Refusal
 from tacit.operations.calls import call
 from tacit.ports import Clock, Transport
@@ -74,7 +75,8 @@ async def _asked(
         try:
             found = await call(transport, "POST", f"{at.url}/v1/collections", body=body, bearer=at.bearer)
         except Abort as problem:
-            passing = problem.status == 404 or problem.type.removeprefix(REFUSAL_PREFIX) in WAITING_RULES
+            rule = problem.type.removeprefix(REFUSAL_PREFIX)
+            passing = problem.status == 404 or may_pass(problem.status) or rule in WAITING_RULES
             if not passing or clock.now() + POLL_SECONDS >= until:
                 raise
             await clock.sleep(POLL_SECONDS)

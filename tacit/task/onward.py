@@ -7,27 +7,28 @@ come.
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from http import HTTPStatus
 from itertools import chain
 from typing import ClassVar, NamedTuple
 
 from tacit import media_types
+from tacit.answers import is_final
 from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError, ReportError
 from tacit.messages import Role
 from tacit.messages.chunk import MessageChunk
 from tacit.messages.framing import decode_upload_errors
+from tacit.problem import problem_type
 from tacit.task.shuffled import Bundling, message_size
 from tacit.task.task import Task
 from tacit.version import DAP_18, DapVersion
 
 RETRIED = frozenset({ReportError.REPORT_TOO_EARLY, ReportError.TASK_NOT_STARTED})
 """Errors of single reports that are caused by clocks that differ: the same bytes are taken later."""
-_REFUSED = 422
-"""With this the analyzer refuses messages for good: others came first, or the recipe is over."""
+
+
+_UNREADABLE = DAP_ERROR_PREFIX + DapProblem.INVALID_MESSAGE
 
 
 class Receipt(NamedTuple):
@@ -95,9 +96,9 @@ class ToAnalyzer(Onward):
         return (MessageChunk(at, total, part).encode() for at, part in enumerate(parts))
 
     def receipt(self, status: int, body: bytes) -> Receipt:
-        """A chunk is taken as a whole, or not."""
-        del body
-        return Receipt(200 <= status < 300, is_last=status == _REFUSED)
+        """A chunk is taken as a whole, or not; a rule by which the analyzer refuses one (others came first, the recipe
+        is over) refuses all."""
+        return Receipt(200 <= status < 300, is_last=is_final(status, body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,17 +133,9 @@ class ToLeader(Onward):
         cannot read. Any other answer may be that of something in between, or of a leader that is set up wrongly: the
         request is repeated."""
         if not 200 <= status < 300:
-            return Receipt(False, is_refused=status == HTTPStatus.BAD_REQUEST and _is_unreadable(body))
+            return Receipt(False, is_refused=is_final(status, body) and problem_type(body) == _UNREADABLE)
         try:
             errors = [one.error for one in decode_upload_errors(body, self.version).status]
         except DecodeError:
             return Receipt(False)
         return Receipt(RETRIED.isdisjoint(errors), len(errors))
-
-
-def _is_unreadable(body: bytes) -> bool:
-    """Whether a problem document says that the request could not be read."""
-    try:
-        return bool(json.loads(body)["type"] == DAP_ERROR_PREFIX + DapProblem.INVALID_MESSAGE)
-    except (ValueError, RecursionError, KeyError, TypeError):
-        return False

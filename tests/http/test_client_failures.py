@@ -129,7 +129,7 @@ async def test_the_pause_that_a_service_asks_for_is_kept_if_there_is_patience_fo
     server.answers = [problem(status, Retry_After="20"), answer(200, SESSION)]
     async with client(server.url, clock) as operator:
         assert (await operator.session()).permissions == ("read",)
-    assert 20 <= clock.now() - began <= 21
+    assert 20 <= clock.now() - began <= 25, "a quarter at random: others were asked the same"
     for said in ("31", "999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"):
         server.requests.clear()
         server.answers = [problem(status, Retry_After=said)]

@@ -69,7 +69,7 @@ async def test_polling_keeps_to_what_the_leader_asks_for(stage: Stage) -> None:
     assert stage.leader.polls == 1
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("soon", 5), (None, 5), ("99999999", 600), ("0", 1)])
+@pytest.mark.parametrize(("text", "seconds"), [("soon", 5), ("-7", 5), (None, 5), ("99999999", 600), ("0", 1)])
 async def test_an_odd_retry_after_is_kept_within_reason(stage: Stage, text: str | None, seconds: int) -> None:
     stage.leader.retry_after = text
     await stage.ask()

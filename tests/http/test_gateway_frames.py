@@ -201,10 +201,9 @@ async def test_a_leader_without_frames_gets_single_uploads_until_frames_are_offe
         (HttpResponse(200, {"content-type": UPLOAD_RES_FRAME}, b""), 502),
         (HttpResponse(200, {"content-type": UPLOAD_RES_FRAME}, bytes(22)), 502),
         (HttpResponse(200, {"content-type": UPLOAD_RES_FRAME}, encode_answers([FramedAnswer(200, "", b"")])), 502),
-        (HttpResponse(507, {}, b""), 502),
         (TransportError("lost"), 502),
     ],
-    ids=["none", "no status", "too few", "trouble", "lost"],
+    ids=["none", "no status", "too few", "lost"],
 )
 async def test_an_answer_that_cannot_be_read_acknowledges_nothing(
     stage: Stage, answer: HttpResponse | Exception, status: int
@@ -212,6 +211,14 @@ async def test_an_answer_that_cannot_be_read_acknowledges_nothing(
     stage.leader.answered = lambda _url, _body: answer
     answers = await stage.send(stage.upload(b"a"), stage.upload(b"b"))
     assert [problem(one) for one in answers] == [(status, TARGET_UNREACHABLE)] * 2
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 503, 507])
+async def test_a_leader_in_trouble_is_not_asked_again_for_each_upload(stage: Stage, status: int) -> None:
+    stage.leader.answered = lambda _url, _body: HttpResponse(status, {}, b"")
+    answers = await stage.send(stage.upload(b"a"), stage.upload(b"b"))
+    assert [one.status for one in answers] == [status] * 2
+    assert [url for url, _, _ in stage.leader.sent] == [FRAMES_URL]
 
 
 async def test_devices_of_a_frame_that_a_busy_leader_refused_come_back_at_times_of_their_own(stage: Stage) -> None:

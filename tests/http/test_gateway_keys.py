@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from infra.backing.redis import RedisServer
-from services.gateway.drivers import Publishing
+from services.gateway.drivers import PAUSES, Publishing
 from services.gateway.handlers import GATEWAY
 from services.gateway.service import WINDOW_AWAY
 from services.gateway.store import METADATA, MIGRATIONS
@@ -100,6 +100,10 @@ async def test_key_sets_are_published_until_the_log_takes_them(
     for refusal in (TransportError("down"), HttpResponse(422, {}, b""), HttpResponse(422, {}, b"")):
         gateway.targets.answer = refusal
         assert await gateway.step(Publishing) == 0
+        sent = len(gateway.targets.sent)
+        assert await gateway.step(Publishing) == 0
+        assert len(gateway.targets.sent) == sent, "not at once"
+        gateway.clock.jump(PAUSES.most)
     assert capfd.readouterr().err.count("key_set_not_published") == 4, "each cause is logged once for each period"
     gateway.targets.answer = HttpResponse(201, {}, b'{"index":0}')
     assert await gateway.step(Publishing) == 2

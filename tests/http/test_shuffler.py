@@ -10,6 +10,7 @@ import pytest
 
 from infra.lab.kit.one_server import ANALYZER_URL
 from services.shuffler.app import STORE, TELLING
+from services.shuffler.telling import PAUSES
 from tacit.aggregator.filling import look_at
 from tacit.messages.chunk import MessageChunk
 from tacit.models.faces.device import Fate
@@ -85,6 +86,8 @@ async def _assert_told_when_due(stage: ShuffledStage) -> None:
     stage.network.partition(ANALYZER_URL)
     assert await telling.step() == 0
     stage.network.heal()
+    assert await telling.step() == 0, "not at once"
+    stage.clock.jump(PAUSES.most)
     assert await telling.step() == 1
     assert await telling.step() == 0
     first = await stage.filling(recipe)

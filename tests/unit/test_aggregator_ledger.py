@@ -12,7 +12,7 @@ import pytest
 from infra.lab.kit.recipes import NOW, with_sampling
 from services.helper.store import HelperStore
 from services.leader.store import LeaderStore
-from tacit.aggregator.own_leaves import own_charges
+from tacit.aggregator.own_leaves import PAUSES, own_charges
 from tacit.aggregator.records import TaskState
 from tacit.ledger.account import ChargeState
 from tacit.logview.live import LiveLog, charges_of
@@ -197,8 +197,31 @@ async def test_a_log_that_is_down_is_told_later_and_one_that_refuses_is_not_pres
 ) -> None:
     found, log = await serve(party, recipe)
     found.clock.jump(after_grace(recipe))
-    for status, posted in ((503, 1), (503, 2), (422, 3), (422, 3)):
-        log.status = status
+    exists = b'{"type": "urn:tacit:refusal:void-exists"}'
+    for status, posted, answer in (
+        (503, 1, b""),
+        (429, 2, exists),
+        (404, 3, b"<html>"),
+        (422, 4, exists),
+        (422, 4, exists),
+    ):
+        log.status, log.answer = status, answer
+        await found.follower.step()
+        assert len(log.posted) == posted
+        await found.follower.step()
+        assert len(log.posted) == posted, "not at once"
+        found.clock.jump(PAUSES.most)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_a_log_that_asks_for_it_is_left_alone_for_so_long(
+    party: tuple[Role, Store], recipe: Recipe, status: int
+) -> None:
+    found, log = await serve(party, recipe)
+    found.clock.jump(after_grace(recipe))
+    log.status, log.headers = status, {"retry-after": "600"}
+    for seconds, posted in ((0, 1), (300, 1), (299, 1), (152, 2)):
+        found.clock.jump(seconds)
         await found.follower.step()
         assert len(log.posted) == posted
 

@@ -50,6 +50,8 @@ class Log:
         self.entries: list[bytes] = []
         self.posted: list[bytes] = []
         self.status = 201
+        self.headers: dict[str, str] = {}
+        self.answer = b"{}"
         self.key = KIT.keys["log"]
         for leaf in leaves:
             self.add(leaf)
@@ -64,7 +66,7 @@ class Log:
         parts = urlsplit(url)
         if method == "POST" and parts.path == "/v1/leaves":
             self.posted.append(body)
-            return HttpResponse(self.status, {}, b"{}")
+            return HttpResponse(self.status, self.headers, self.answer)
         found = paged(self.tree, signed_bundle(self.tree, 0, self.key), parts.path)
         return HttpResponse(404 if found is None else 200, {}, found or b"")
 

@@ -213,6 +213,9 @@ def test_what_a_leaders_answer_means_to_the_shuffler() -> None:
     assert onward.receipt(200, errors(final, final)) == Receipt(True, 2)
     assert onward.receipt(200, errors(final, early)) == Receipt(False, 2), "the same request later"
     assert [onward.receipt(status, b"") for status in (401, 403, 404, 503)] == [Receipt(False)] * 4
+    unreadable = b'{"type": "urn:ietf:params:ppm:dap:error:invalidMessage"}'
+    assert onward.receipt(400, unreadable) == Receipt(False, is_refused=True)
+    assert [onward.receipt(status, unreadable) for status in (408, 429, 502)] == [Receipt(False)] * 3
     assert onward.receipt(200, b"junk") == Receipt(False)
 
 

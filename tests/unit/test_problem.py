@@ -7,7 +7,6 @@ import json
 import pytest
 
 from recipe_server.witnessing import answer_in_words
-from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX, DapProblem
 from tacit.ports import HttpResponse
 from tacit.problem import Problem, problem_type, read_problem
 
@@ -24,19 +23,6 @@ def test_members_of_another_type_are_passed_over_and_the_others_are_read() -> No
     body = json.dumps({"type": "urn:x", "title": ["X"], "detail": "why", "status": "no"}).encode()
     assert read_problem(body) == Problem("urn:x", "", "why")
     assert problem_type(body) == "urn:x"
-
-
-@pytest.mark.parametrize(
-    ("kind", "is_final"),
-    [
-        *((DAP_ERROR_PREFIX + one.value, one is not DapProblem.UNRECOGNIZED_TASK) for one in DapProblem),
-        (REFUSAL_PREFIX + "claim-understated", True),
-        ("urn:tacit:problem:busy", False),
-        ("", False),
-    ],
-)
-def test_only_an_error_of_dap_or_a_rule_ends_a_request_and_never_an_unknown_task(kind: str, is_final: bool) -> None:
-    assert Problem(kind).is_final is is_final
 
 
 @pytest.mark.parametrize("body", [b"", DEEP, b'{"detail": ["x"]}'])

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 
 from services.admin.base.config import AdminConfig
 from services.admin.base.problems import Problem, away, refuse
+from tacit.answers import may_pass
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal
 from tacit.logview.contents import RememberedLog
 from tacit.logview.live import LiveLog
@@ -62,7 +63,7 @@ async def blaming(peer: str) -> AsyncIterator[None]:
             raise refused(Refusal(problem.type.removeprefix(REFUSAL_PREFIX), problem.detail)) from problem
         if problem.type == Problem.LOG_UNVERIFIED.uri or problem.status == 404:
             raise
-        if problem.status in {408, 429} or problem.status >= 500:
+        if may_pass(problem.status):
             raise away(peer, problem.detail or problem.title) from problem
         words = problem.detail or problem.title
         raise refuse(Problem.PEER_ANSWER, words) from problem

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tacit import bhttp, media_types
+from tacit.answers import is_final
 from tacit.errors import REFUSAL_PREFIX, Refusal
 from tacit.messages import REPORT_ID_SIZE
 from tacit.models.faces.device import Channel, DeviceSide, Fate, Submission, Verdict
@@ -99,4 +100,5 @@ class AnalyzerDevice(DeviceSide):
         known = next((rule for rule in TERMINAL if problem == REFUSAL_PREFIX + rule), None)
         party = party_of(response.content, f"the {self.server}")
         said = f"{party} answered {response.status}" + (f", {known}" if known else "")
-        return Verdict(Fate.REFUSED if known else Fate.LATER, said)
+        is_over = known is not None and is_final(response.status, response.content)
+        return Verdict(Fate.REFUSED if is_over else Fate.LATER, said)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tacit import bhttp
+from tacit.answers import is_final
 from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError
 from tacit.media_types import dap
 from tacit.messages import REPORT_ID_SIZE, ReportMetadata, Role, UploadRequest
@@ -88,7 +89,8 @@ class SecureAggregationDevice(DeviceSide):
             known = next((one for one in DapProblem if problem == DAP_ERROR_PREFIX + one), None)
             party = party_of(response.content, "the leader")
             said = f"{party} answered {response.status}" + (f", {known}" if known else "")
-            return Verdict(Fate.REFUSED if known in TERMINAL else Fate.LATER, said)
+            is_over = known in TERMINAL and is_final(response.status, response.content)
+            return Verdict(Fate.REFUSED if is_over else Fate.LATER, said)
         try:
             statuses = decode_upload_errors(response.content, self.version).status
         except DecodeError:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
+from tacit.answers import may_pass
 from tacit.errors import Abort, Refusal, UsageError
 from tacit.learning.plan import Plan
 from tacit.logview.live import LiveLog, LiveRecipe, LiveSeries
@@ -177,8 +178,9 @@ class LearningRun:
             try:
                 return await step(found)
             except TransportError as error:
-                with self._waiting(f"{error}; again", TRY_SECONDS):
-                    await self.at.clock.sleep(TRY_SECONDS)
+                pause = max(TRY_SECONDS, error.retry_after)
+                with self._waiting(f"{error}; again", pause):
+                    await self.at.clock.sleep(pause)
         return await step(found)
 
     def _waiting(self, words: str, seconds: float) -> AbstractContextManager[object]:
@@ -231,7 +233,8 @@ class LearningRun:
         except Refusal as refusal:
             return f"{refusal.rule}: {refusal.detail}"
         except Abort as problem:
-            if problem.status != 404 and problem.type.rsplit(":", 1)[-1] not in PASSING:
+            passes = problem.status == 404 or may_pass(problem.status)
+            if not passes and problem.type.rsplit(":", 1)[-1] not in PASSING:
                 raise
             return problem.detail or problem.title
 

@@ -37,7 +37,7 @@ from typing import Protocol
 
 from tacit.adapters.waiting import first_of
 from tacit.pauses import LONGEST_PAUSE, Backoff
-from tacit.ports import Clock, Entropy
+from tacit.ports import Clock, Entropy, TransportError
 from tacit.service.base.log import get_logger
 
 
@@ -67,9 +67,9 @@ async def run_driver(
 
     After a step that processed something the next follows at once; after an idle one the loop waits for ``wake`` or
     ``idle_seconds``. A step that raises is logged by the name of its error and retried after a pause around twice
-    ``idle_seconds`` that doubles per failure in a row, up to ``LONGEST_PAUSE``. ``told`` is called after every step
-    with its error, or None, and the number of failures in a row. Setting ``again`` makes it retry at once, whatever the
-    pause; only an operator does this, never a device.
+    ``idle_seconds`` that doubles per failure in a row, up to ``LONGEST_PAUSE``, or as long as a peer asked for.
+    ``told`` is called after every step with its error, or None, and the number of failures in a row. Setting ``again``
+    makes it retry at once, whatever the pause; only an operator does this, never a device.
     """
     stop, again = stop or asyncio.Event(), again or asyncio.Event()
     logger = get_logger("driver")
@@ -81,7 +81,8 @@ async def run_driver(
         try:
             moved = await driver.step()
         except Exception as error:  # a driver outlives every error of one step
-            delay = backoff.pause(failures, entropy)
+            asked = error.retry_after if isinstance(error, TransportError) else 0.0
+            delay = backoff.pause(failures, entropy, asked)
             failures += 1
             logger.warning("driver_step_failed", driver=type(driver).__name__, error=error, failures=failures)
             told(error, failures)
