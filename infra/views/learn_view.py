@@ -58,6 +58,7 @@ def _numbers(plan: Plan, found: Forecast) -> Table:
         "update, clipped": f"{found.signal_entry:.2g} an entry ({found.signal_units:.1f} steps), {found.clip:g} in "
         "length, if all devices agree",
         "projection": _projection_words(found),
+        "a dishonest device": _influence_words(plan, found),
         "signal to noise": f"{found.signal_to_noise:.1f} in a round, {whole:.0f} over all of them, at most",
         "a contribution": f"{found.contribution_bytes:,} bytes",
         "the model file": f"{found.model_bytes:,} bytes, fetched by every device in every round",
@@ -67,6 +68,13 @@ def _numbers(plan: Plan, found: Forecast) -> Table:
         if words:
             table.add_row(Text(name, style="dim"), Text(words))
     return table
+
+
+def _influence_words(plan: Plan, found: Forecast) -> str:
+    """How far one contribution moves a round, beside what an honest one adds."""
+    mean = found.influence_clips * found.clip / found.contributions
+    proved = "" if plan.proof == "norm" else "; `proof`: `norm` bounds it"
+    return f"adds {found.influence_clips:.3g} clips at most, and so moves the mean update by {mean:.2g}{proved}"
 
 
 def _projection_words(found: Forecast) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from infra.views.influence_words import influence_words
 from infra.views.terminal import notes, span
 from tacit.models.form import Cap
 from tacit.models.forms import form_of
@@ -101,7 +102,7 @@ def _share_lines(recipe: Recipe, found: SharesOutlook) -> list[str]:
         f"{found.measurement_bits} bits, {found.leader_share_bytes:,} bytes with their proof",
         f"epsilon {epsilon['aggregator']:.4f} against one aggregator, {epsilon['aggregator_with_relay']:.4f} with the "
         f"relay too, {found.epsilon_half:.4f} if only {half} of them are honest; unbounded against both aggregators",
-        f"a dishonest device can move a total by at most {found.one_device:,.4g} before the division by q",
+        f"a dishonest device can {influence_words(recipe)}",
     ]
     errors = f"{found.noise_stderr:,.4g} from noise, at most {found.sampling_stderr:,.4g} from sampling"
     return [*lines, f"expected standard error of {what}: {errors}"]

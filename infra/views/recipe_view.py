@@ -12,6 +12,7 @@ from rich.text import Text
 
 from infra.views.audience_view import audience_lines
 from infra.views.claim_words import adversary_text, delta_text
+from infra.views.influence_words import influence_words
 from infra.views.plain import visible
 from infra.views.rules_view import rules_text
 from infra.views.terminal import plain_table, span
@@ -58,6 +59,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
         ("randomizer", _randomizer(randomizer, watched=isinstance(recipe.question.encoder, Occurrences))),
         *([("noise", f"{recipe.aggregator_flips} coin flips by each aggregator")] if recipe.aggregator_flips else []),
         *_proof(recipe.vdaf),
+        *([("one lie", f"a dishonest device can {lie}")] if (lie := influence_words(recipe)) else []),
         *_sampling(recipe),
         *([("series", f"round {recipe.series.index} of {recipe.series.hash}")] if recipe.series else []),
         ("batch", f"at least B = {batch.min_batch_size}, about {batch.expected_contributions} expected, {batch.close}"),

@@ -71,7 +71,8 @@ class NoiseStep:
     ``cells`` cells (1 or 2, in opposite directions) change by at most ``maximum``, or a vector changes as in
     ``vector``; all of it is multiplied by ``scale`` and hidden by ``flips`` fair flips of every device in every cell.
     ``batch_flips`` are the flips that each aggregator adds itself; an adversary that is one aggregator still faces the
-    other's."""
+    other's. ``excess``: the chance, at most, that a device's vector is too long for its proof and 0 is sent in its
+    place (``tacit.dp.noisy_length``)."""
 
     scale: int
     flips: int
@@ -79,6 +80,7 @@ class NoiseStep:
     cells: int = 1
     vector: VectorStep | None = None
     batch_flips: int = 0
+    excess: float = 0.0
 
     @property
     def mechanism(self) -> str:
@@ -104,7 +106,7 @@ class NoiseStep:
         """epsilon of the sum over n honest shares; infinite where they are too few."""
         total = n * self.flips + self.batch_flips
         if self.vector is not None:
-            return epsilon_vector_noise(total, self.vector, self.scale, delta)
+            return epsilon_vector_noise(total, self.vector, self.scale, delta, n * self.excess)
         return epsilon_noise(total, self.scale * self.maximum, delta, self.cells)
 
     def reports_epsilon(self, _n: int, _delta: float, /) -> float:

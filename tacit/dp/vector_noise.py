@@ -39,6 +39,7 @@ from functools import lru_cache
 from tacit.dp import parameters
 from tacit.dp.binomial_noise import MAX_FLIPS, MAX_SCALE, NoiseShare
 from tacit.dp.gaussian import delta_gaussian
+from tacit.dp.noisy_length import EXCESS
 from tacit.dp.solve import smallest_epsilon
 
 _TAIL_SHARE = 0.01
@@ -85,60 +86,68 @@ class VectorStep:
 @dataclass(frozen=True, slots=True)
 class VectorCurve:
     """``H(e^epsilon) <= tail + e^gain G(epsilon - gain)``: G the curve of a Gaussian that is moved by ``tau`` of its
-    standard deviations. Made by ``vector_curve``."""
+    standard deviations; beyond ``most`` what holds there, as H falls. Made by ``vector_curve``."""
 
     tail: float
     gain: float
     tau: float
+    most: float = math.inf
 
     def __call__(self, epsilon: float) -> float:
         """Bound on the hockey-stick divergence at ``epsilon``, 0 to 1."""
         if max(self.gain, self.tau) > _LARGEST_GAIN:
             return 1.0
-        inner = epsilon - self.gain
+        inner = min(epsilon, self.most) - self.gain
         curve = delta_gaussian(abs(inner), 1 / self.tau)
         if inner < 0:
             curve = -math.expm1(inner) + math.exp(inner) * curve
         return min(1.0, self.tail + math.exp(self.gain) * curve)
 
 
-def vector_curve(total: int, step: VectorStep, scale: int, tail: float) -> VectorCurve:
+def vector_curve(total: int, step: VectorStep, scale: int, tail: float, lost: float = 0.0) -> VectorCurve:
     """The curve of ``total`` flips in each coordinate where one device moves the sum by ``scale`` times ``step``.
-    ``tail``: what is left for noise beyond t, part of every value. ``ValueError`` names a bad parameter."""
+    ``tail``: what is left for noise beyond t, part of every value. ``lost``: how many of the devices' vectors are too
+    long to be sent, in expectation at most; where there are such, as much again is left for them
+    (``tacit.dp.noisy_length``). ``ValueError`` names a bad parameter."""
     parameters.probability(tail, "tail")
     parameters.reports(total, "total")
     if not 1 <= parameters.reports(scale, "scale") <= MAX_SCALE:
         raise ValueError(f"scale must be at most {MAX_SCALE}")
     if min(step.length, step.largest, step.squares) < 1:
         raise ValueError("a step needs at least one entry and must move it by at least 1")
+    if not 0 <= lost < 0.5 * tail:
+        return VectorCurve(tail, math.inf, math.inf)
+    most, paid = (math.log(tail / lost - 1), 2 * tail) if lost else (math.inf, tail)
     width, moved = 0.5 * (total + 1), step.scaled(scale)
     beyond = math.sqrt(0.5 * total * math.log(min(step.length, step.squares) / tail))
     reach = (beyond + moved.largest) / width
     if reach >= 1:
-        return VectorCurve(tail, math.inf, math.inf)
+        return VectorCurve(paid, math.inf, math.inf)
     touching = 0.5 * reach
     steeper = touching**2 / (1 - touching**2)
     slope, excess = 1 + steeper, (0.5 * math.log(total) + 1) / (total + 1)
     offset = max(slope * touching - math.atanh(touching), math.atanh(reach) - slope * reach)
     gain = slope * moved.squares / width * (steeper + slope * excess) + 2 * offset * step.sizes(scale)
     tau = slope * math.sqrt(moved.squares * 2 * (1 + excess) / width)
-    return VectorCurve(tail, gain + _ROUNDING, tau)
+    return VectorCurve(paid, gain + _ROUNDING, tau, most)
 
 
 @lru_cache(maxsize=256)
-def epsilon_vector_noise(total: int, step: VectorStep, scale: int, delta: float) -> float:
+def epsilon_vector_noise(total: int, step: VectorStep, scale: int, delta: float, lost: float = 0.0) -> float:
     """An epsilon that ``total`` flips in each coordinate give at ``delta`` where one device moves the sum by ``scale``
-    times ``step``. Infinite where the noise is too small for the bound. ``ValueError`` names a bad parameter."""
+    times ``step``; ``lost`` as for ``vector_curve``. Infinite where the noise is too small for the bound.
+    ``ValueError`` names a bad parameter."""
     parameters.failure_probability(delta)
-    found = smallest_epsilon(vector_curve(total, step, scale, _TAIL_SHARE * delta), delta, _CAP)
+    found = smallest_epsilon(vector_curve(total, step, scale, _TAIL_SHARE * delta, lost), delta, _CAP)
     return math.inf if found >= _CAP else found
 
 
 def vector_share(epsilon: float, delta: float, honest: int, step: VectorStep) -> NoiseShare:
     """Return the share with which ``honest`` devices together give (epsilon, delta) to a vector sum.
 
-    Takes the least noise among the shares of up to twice the fewest flips. ``ValueError`` where no share of bounded
-    size is enough.
+    Takes the least noise among the shares of up to twice the fewest flips, of which there is an even number, so that
+    their middle is a whole number. What vectors that are too long to be sent cost is left for them, so that the share
+    is the same whether the length is proved or not. ``ValueError`` where no share of bounded size is enough.
     """
     parameters.reports(honest, "honest")
     if parameters.epsilon("epsilon", epsilon) == 0:
@@ -146,16 +155,17 @@ def vector_share(epsilon: float, delta: float, honest: int, step: VectorStep) ->
 
     def holds(scale: int, flips: int) -> bool:
         total = honest * flips
-        return total <= parameters.MAX_N and vector_curve(total, step, scale, _TAIL_SHARE * delta)(epsilon) <= delta
+        curve = vector_curve(total, step, scale, _TAIL_SHARE * delta, honest * EXCESS)
+        return total <= parameters.MAX_N and curve(epsilon) <= delta
 
-    fewest = next((1 << k for k in range(MAX_FLIPS.bit_length()) if holds(1, 1 << k)), None)
+    fewest = next((1 << k for k in range(1, MAX_FLIPS.bit_length()) if holds(1, 1 << k)), None)
     if fewest is None:
         raise ValueError("no share of bounded size gives this epsilon and delta; more devices must contribute")
     low, high = fewest // 2, fewest
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(1, middle) else (middle, high)
-    shares = [_finest(flips, holds) for flips in range(high, min(2 * high, high + 64, MAX_FLIPS) + 1)]
+    shares = [_finest(flips, holds) for flips in range(high + high % 2, min(2 * high, high + 64, MAX_FLIPS) + 1, 2)]
     usable = [share for share in shares if share is not None]
     return min(usable, key=lambda share: (share.flips / share.scale**2, share.flips))
 

@@ -178,7 +178,7 @@ EXAMPLE: Final = {
     "round_seconds": 3600,
     "release_seconds": 1200,
     "epsilon": 2,
-    "delta": "0.00001",
+    "delta": "0.000001",
     "proof": "norm",
 }
 """Handwritten digits of 8 x 8 pixels: a plan to begin with."""
@@ -195,7 +195,6 @@ SMALL: Final = {
     "round_seconds": 90,
     "release_seconds": 30,
     "epsilon": 8,
-    "delta": "0.000001",
 }
 """The same digits, whose pixels are whole numbers from 0 to 16, on the devices of a stack on one machine: so few that
 much must be told of each to learn anything."""

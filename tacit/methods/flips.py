@@ -38,13 +38,14 @@ from fractions import Fraction
 from typing import Any, Self
 
 from tacit.dp.binomial_noise import MAX_FLIPS, MAX_SCALE, NoiseShare, noise_share
+from tacit.dp.noisy_length import EXCESS, longest_square
 from tacit.dp.reports import NoiseStep
 from tacit.dp.vector_noise import VectorStep, vector_share
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.draws import fair_flips
 from tacit.methods.base.estimate import Estimate
-from tacit.methods.base.method import Answer, Draws, Measurement, Members, Method, SumErrors
-from tacit.methods.base.proof import Proof
+from tacit.methods.base.method import Answer, Draws, Influence, Measurement, Members, Method, SumErrors
+from tacit.methods.base.proof import NormProof, Proof
 from tacit.methods.base.statistics import STATISTICS, Shape, Statistic, StatisticName
 from tacit.methods.spread import typical_variance
 from tacit.ports import Entropy
@@ -62,8 +63,8 @@ MAX_MEASUREMENT = 1 << 32
 class Flips(Method):
     """``maximum`` is the largest encoded value of a cell; value v stands for ``low + unit v``. ``batch_flips`` are the
     centred flips that each of the two aggregators adds to every sum, beside the devices' own. ``norm`` is the largest
-    Euclidean length of a vector, without which nothing is claimed about vectors. ``proves_norm``: a measurement has the
-    values and then the noises, and the length of the values is proved."""
+    Euclidean length of a vector, without which nothing is claimed about vectors. ``norm_proof``: of which vector the
+    length is proved; of values alone, a measurement has the values and then the noises."""
 
     NAME = "flips"
     MEMBERS = ("scale", "flips", "maximum")
@@ -74,9 +75,13 @@ class Flips(Method):
         "bytes); a histogram's values are the one-hot v",
         "the same with the neutral value: (0 - low) / unit where that is one of the values, else 0",
         bounds="`max_measurement` = scale * maximum + flips",
-        note="with Prio3L2BoundSum of length `categories` in place of Prio3SumVec, all values come first, then all "
-        "numbers of ones, not added up; `vector` has `max_value` = maximum, the values' `centre` (that of 0), "
-        "`max_square` = floor(norm / unit)^2, `scale` and `flips`.",
+        note="with Prio3L2BoundSum of length d = `categories` in place of Prio3SumVec the numbers are the same and "
+        "`vector` has `max_value` = scale * maximum + flips, `centre` = c = scale * z + flips / 2, z the values' "
+        "number for 0, `max_square` = M = floor((d flips + 4A^2 + 104 flips + 2 R) / 4), A = scale * floor(norm / "
+        "unit), R = ceil(sqrt(52 flips (d flips + 8 A^2))), `scale` 1, `flips` 0; flips are even. Where the numbers' "
+        "squared distances from c add up to more than M, send c in every cell instead (chance below 2^-75). In older "
+        "recipes `vector.flips` is above 0: all values come first, then all numbers of ones, not added up; `max_value` "
+        "= maximum, `centre` = z, `max_square` = floor(norm / unit)^2, `scale` and `flips` are the randomizer's.",
     )
 
     statistic: StatisticName
@@ -88,7 +93,7 @@ class Flips(Method):
     unit: int | Fraction = 1
     batch_flips: int = 0
     norm: int | Fraction | None = None
-    proves_norm: bool = False
+    norm_proof: NormProof | None = None
     kind: Statistic = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -145,23 +150,38 @@ class Flips(Method):
         """The proof that every cell holds a number up to ``largest``."""
         if self.kind.is_scalar:
             return Proof("Prio3Sum", 1, 1, max_measurement=self.largest)
-        if self.proves_norm:
+        if self.norm_proof is not None:
             return Proof.of_norm(self._bounds)
         bits = self.cells * self.largest.bit_length()
         return Proof("Prio3SumVec", self.cells, bits, max_measurement=self.largest)
 
-    def proving_norm(self) -> Self:
+    def proving_norm(self, of: NormProof = NormProof.SUM) -> Self:
         """The same with vectors whose length is proved. ``ValueError`` where there is no vector or no such proof."""
         if not self.kind.is_vector or self.norm is None:
             raise ValueError(f"a {self.statistic} has no norm that could be proved")
-        if self._bounds.max_square > MAX_SQUARE:
-            raise ValueError(f"the norm is at most {math.isqrt(MAX_SQUARE)} units where it is proved")
-        return replace(self, proves_norm=True)
+        if of is NormProof.SUM and self.flips % 2:
+            raise ValueError("flips must be even where the norm is proved, so that their middle is a whole number")
+        made = replace(self, norm_proof=of)
+        if made._bounds.max_square > MAX_SQUARE:
+            raise ValueError(f"a vector with its noise is at most {math.isqrt(MAX_SQUARE)} long where that is proved")
+        return made
+
+    @property
+    def _radius(self) -> int:
+        """The largest length of the values, in steps of ``unit``, rounded down."""
+        return int((self.norm or 0) // self.unit)
 
     @property
     def _bounds(self) -> VectorBounds:
-        radius = int((self.norm or 0) // self.unit)
-        return VectorBounds(self.cells, self.maximum, self.neutral, radius * radius, self.scale, self.flips)
+        if self.norm_proof is NormProof.VALUES:
+            return VectorBounds(self.cells, self.maximum, self.neutral, self._radius**2, self.scale, self.flips)
+        longest = longest_square(self.cells, self.scale * self._radius, self.flips)
+        return VectorBounds(self.cells, self.largest, self._middle, longest)
+
+    @property
+    def _middle(self) -> int:
+        """What the neutral value is in the middle of its noise, rounded down."""
+        return self.scale * self.neutral + self.flips // 2
 
     @property
     def noise_share(self) -> NoiseShare:
@@ -182,7 +202,8 @@ class Flips(Method):
             return NoiseStep(self.scale, self.flips, self.maximum, moved, batch_flips=self.batch_flips)
         shape = Shape(self.kind, self.cells, self.low, self._high, self.unit, self.norm)
         vector = _vector_step(shape)
-        return NoiseStep(self.scale, self.flips, vector=vector, batch_flips=self.batch_flips)
+        excess = EXCESS if self.norm_proof is NormProof.SUM else 0.0
+        return NoiseStep(self.scale, self.flips, vector=vector, batch_flips=self.batch_flips, excess=excess)
 
     @property
     def mechanism(self) -> str:
@@ -238,9 +259,13 @@ class Flips(Method):
 
     def _noisy(self, values: tuple[int, ...], entropy: Entropy) -> Measurement:
         noises = [fair_flips(self.flips, entropy) for _ in values]
-        if self.proves_norm:
+        if self.norm_proof is NormProof.VALUES:
             return [*values, *noises]
         noisy = [self.scale * value + noise for value, noise in zip(values, noises, strict=True)]
+        if self.norm_proof is NormProof.SUM and (bounds := self._bounds).square(noisy) > bounds.max_square:
+            # No proof covers it. A second draw would cost no less of delta (``tacit.dp.noisy_length``), and this way
+            # the work and the bytes drawn do not depend on the first.
+            return [self._middle] * self.cells
         return noisy[0] if self.kind.is_scalar else noisy
 
     def _values(self, answer: Answer) -> tuple[int, ...]:
@@ -313,7 +338,33 @@ class Flips(Method):
         noise = self._noise(reports, uniform.rate, uniform)
         (total,) = self.expected_stderrs([worst], round(population), uniform)[:1]
         sampling = max(0.0, total**2 - noise**2) ** 0.5
-        return SumErrors(noise, sampling, one_device=float(self.unit * self.largest / self.scale))
+        return SumErrors(noise, sampling)
+
+    @property
+    def influence(self) -> Influence:
+        """Noise at one end in every cell; of a vector whose length is proved, all of it in one."""
+        far = float(self.maximum + Fraction(self.flips, 2 * self.scale))
+        if not self.kind.is_vector:
+            return Influence(self.cells, float(self.unit) * far)
+        if self.norm_proof is not NormProof.SUM:
+            return Influence(self.cells, float(self.unit) * far, self.one_vector)
+        far = min(far, self._longest / self.scale + min(self._radius, self.maximum))
+        return Influence(1, float(self.unit) * far, self.one_vector)
+
+    @property
+    def one_vector(self) -> float:
+        """The Euclidean length, at most, of what one measurement adds to the sum of the vectors, in their own units: of
+        its distance from the neutral value with the expected noise."""
+        return self._longest / self.scale * float(self.unit)
+
+    @property
+    def _longest(self) -> float:
+        """The same before the division by ``scale``, in steps of ``unit``."""
+        if self.norm_proof is NormProof.SUM:
+            return math.sqrt(self._bounds.max_square)
+        reach, root = self.scale * max(self.neutral, self.maximum - self.neutral), math.sqrt(self.cells)
+        values = self.scale * self._radius if self.norm_proof is NormProof.VALUES else root * reach
+        return min(values, root * reach) + root * self.flips / 2
 
     def _noise(self, reports: float, rate: float, design: SampleDesign) -> float:
         noise = self.unit * math.sqrt(reports * self.flips + 2 * self.batch_flips) / (2 * self.scale)

@@ -151,7 +151,7 @@ def _made(survey: Survey, method: type[Method], needs: Requirements, plan: Sampl
 
 def alternative_document(needs: Requirements, one: Alternative) -> dict[str, Any]:
     """One way to ask the question, as a JSON object."""
-    share = None if one.method is None else one.method.noise_share
+    share, influence = (None, None) if one.method is None else (one.method.noise_share, one.method.influence)
     return {
         "model": one.model,
         "form": one.form,
@@ -164,6 +164,7 @@ def alternative_document(needs: Requirements, one: Alternative) -> dict[str, Any
         "relative_error": one.relative(needs),
         "epsilon0": one.epsilon0,
         "noise_share": None if share is None else asdict(share),
+        "influence": None if influence is None else asdict(influence),
         "epsilon_of_batch": one.inner,
         "chunk_length": one.chunk_length,
         "upload_bytes": one.upload_bytes,

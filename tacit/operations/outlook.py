@@ -23,9 +23,10 @@ class SharesOutlook:
     """The outlook for noise shares. Errors are in units of the result, at the expected contributions:
     ``noise_stderr`` of each number, and ``sampling_stderr``, an upper bound on the sampling error; with importance
     sampling they are those of a number whose holders take part at the higher rate. ``epsilon``: the claim;
-    ``epsilon_half``: claim (b) with half of B honest; ``one_device``: how far a dishonest device can move a total
-    without failing its proof; ``measurement_bits`` and ``leader_share_bytes``: the sizes of one device's measurement
-    and of the leader's input share."""
+    ``epsilon_half``: claim (b) with half of B honest; ``one_device``: how far a dishonest device can move every total
+    at once without failing its proof (of a vector whose length is proved: one of them), and ``one_vector`` how long a
+    vector it can add (None for other sums); ``measurement_bits`` and ``leader_share_bytes``: the sizes of one device's
+    measurement and of the leader's input share."""
 
     scale: int
     flips: int
@@ -34,6 +35,7 @@ class SharesOutlook:
     noise_stderr: float
     sampling_stderr: float
     one_device: float
+    one_vector: float | None
     measurement_bits: int
     leader_share_bytes: int
 
@@ -143,7 +145,8 @@ def _finite(epsilon: float) -> float | None:
 def _shares(recipe: Recipe) -> SharesOutlook | None:
     method, design = randomizer_of(recipe), design_of(recipe)
     share, errors = method.noise_share, method.sum_errors(recipe.batch.expected_contributions, design)
-    if share is None or errors is None:
+    influence = method.influence
+    if share is None or errors is None or influence is None:
         return None
     vdaf = vdaf_of(recipe)
     half = max(1, recipe.batch.min_batch_size // 2)
@@ -154,7 +157,8 @@ def _shares(recipe: Recipe) -> SharesOutlook | None:
         epsilon_half=claim_of(recipe, half)[form_of(recipe.model).charged_with_relay],
         noise_stderr=errors.noise,
         sampling_stderr=errors.sampling,
-        one_device=errors.one_device,
+        one_device=influence.each,
+        one_vector=influence.length,
         measurement_bits=method.cells * method.largest.bit_length(),
         leader_share_bytes=(vdaf.flp.MEAS_LEN + vdaf.flp.PROOF_LEN * vdaf.PROOFS) * vdaf.field.ENCODED_SIZE,
     )

@@ -25,7 +25,7 @@ from tacit.messages import (
 )
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.method import Method
-from tacit.methods.base.proof import NORM_PROOF
+from tacit.methods.base.proof import NORM_PROOF, NormProof
 from tacit.methods.base.statistics import STATISTICS, Shape
 from tacit.methods.registry import method_named
 from tacit.models.forms import form_of
@@ -177,10 +177,19 @@ def _randomizer_of(recipe: Recipe) -> Method:
         raise Refusal("randomizer-parameters", wrong)
     try:
         made = method.of(shape_of(recipe.question), members, recipe.aggregator_flips)
-        return made.proving_norm() if recipe.vdaf is not None and recipe.vdaf.name == NORM_PROOF else made
+        proved = norm_proof_of(recipe)
+        return made if proved is None else made.proving_norm(proved)
     except ValueError as error:
         stated = ", ".join(f"{name} {members[name]}" for name in method.MEMBERS)
         raise Refusal("randomizer-parameters", f"{spec.name} with {stated}: {error}") from error
+
+
+def norm_proof_of(recipe: Recipe) -> NormProof | None:
+    """Of which vector the recipe's VDAF proves the length, by whether it has noise of its own; None: of none."""
+    if recipe.vdaf is None or recipe.vdaf.name != NORM_PROOF:
+        return None
+    vector = recipe.vdaf.vector
+    return NormProof.VALUES if vector is not None and vector.flips else NormProof.SUM
 
 
 def members_of(spec: RandomizerSpec) -> dict[str, int | Decimal]:

@@ -124,7 +124,8 @@ class Policy(Part):
     allow_unbounded_local: bool = False
     """Accept recipes without a local guarantee: noise shares protect against one aggregator, not against both."""
     require_norm_proof: bool = False
-    """Accept sums of vectors only if every device proves the Euclidean length of its vector (Prio3L2BoundSum)."""
+    """Accept sums of vectors only if every device proves the Euclidean length of what it adds, noise included
+    (Prio3L2BoundSum)."""
     max_duration: Positive = 31 * 86400
     """Longest report interval in seconds."""
     max_watch_seconds: Positive = 366 * 86400

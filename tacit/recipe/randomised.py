@@ -37,14 +37,16 @@ class AggregatorNoise(Part):
 
 
 class VectorSpec(Part):
-    """What is proved of a vector: its values lie in [0, ``max_value``], the sum of their squared distances from
-    ``centre`` is at most ``max_square``, and what is added to ``scale`` times each lies in [0, ``flips``]."""
+    """What is proved of a vector: its values lie in [0, ``max_value``] and the sum of their squared distances from
+    ``centre`` is at most ``max_square``. With ``scale`` 1 and ``flips`` 0 that is the vector that enters the sum, noise
+    included; in older recipes what is added to ``scale`` times each value lies in [0, ``flips``], and only that is
+    proved of it."""
 
     max_value: Positive
     centre: Natural
     max_square: Positive
     scale: Positive
-    flips: Positive
+    flips: Natural
 
 
 class VdafSpec(Part):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tacit.errors import Refusal
-from tacit.methods.base.proof import NORM_PROOF
+from tacit.methods.base.proof import NORM_PROOF, NormProof
 from tacit.methods.base.statistics import STATISTICS
 from tacit.methods.registry import METHODS, methods_of
 from tacit.methods.shuffled import ShuffledCounts
@@ -11,7 +11,7 @@ from tacit.models.forms import form_of, known, unsupported
 from tacit.moments import moment
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.context import Context
-from tacit.recipe.derive import members_of, mode_of_close, randomizer_of, shape_of, vdaf_of
+from tacit.recipe.derive import members_of, mode_of_close, norm_proof_of, randomizer_of, shape_of, vdaf_of
 from tacit.recipe.encoder_specs import MAX_LABELS, MAX_SUM, Occurrences
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
@@ -124,11 +124,19 @@ def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str 
 
 
 def norm_proved(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Where the policy asks for it (``require_norm_proof``), the norm of vectors is proved, by Prio3L2BoundSum."""
+    """Where the policy asks for it (``require_norm_proof``), the length of what enters a sum of vectors is proved,
+    noise included, by Prio3L2BoundSum with ``vector.flips`` 0."""
     if not (policy.require_norm_proof and STATISTICS[recipe.question.statistic].is_vector):
         return None
-    if recipe.vdaf is not None and recipe.vdaf.name == NORM_PROOF:
+    proved = norm_proof_of(recipe)
+    if proved is NormProof.SUM:
         return None
+    if proved is NormProof.VALUES:
+        return Detail(
+            f"{NORM_PROOF} with vector.flips above 0 proves the length of the values alone, and a device chooses the "
+            "noise; vectors are accepted only with a proof of both together, whose vector.flips is 0",
+            {"vdaf.vector.flips": Bound(exactly=0)},
+        )
     found = "none" if recipe.vdaf is None else recipe.vdaf.name
     return Detail(
         f"vectors are accepted only with a proof of their norm, {NORM_PROOF}, not {found}",

@@ -160,7 +160,7 @@ def test_simulated_devices_send_what_the_recipe_takes_and_each_its_own() -> None
         assert isinstance(answer, tuple)
         sent = method.randomise(answer, bytes_of)
         assert isinstance(sent, list)
-        assert len(sent) == 2 * spec.length
+        assert len(sent) == spec.length
         assert sum((entry - method.neutral) ** 2 for entry in answer) <= spec.radius**2
     assert learners.answers(learners.of(0, 0, np.random.default_rng(0))) == []
 

@@ -14,7 +14,7 @@ from tacit.errors import DecodeError, FieldError
 from tacit.learning.plan import EXAMPLE, MAX_PLAN_BYTES, SMALL, Plan
 from tacit.methods.flips import Flips
 from tacit.operations.design_rounds import nobody
-from tacit.operations.learning.plans import forecast, planned_series
+from tacit.operations.learning.plans import flips_of, forecast, planned_series, unplaced_series
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.model import TokenSlot
 from tacit.recipe.policy import Policy, upload_limits
@@ -69,13 +69,22 @@ def test_a_total_that_no_noise_keeps_is_refused_with_plans_that_have_one() -> No
 
 @pytest.mark.slow
 def test_contributions_over_the_largest_upload_are_refused_with_the_entries_that_fit() -> None:
-    with pytest.raises(FieldError, match="sends 15,010 entries") as refused:
-        forecast(plan_of(training={**TRAINING, "architecture": {**LARGE, "hidden": 200}}, unit="0.0025"))
+    with pytest.raises(FieldError, match="sends 16,360 entries") as refused:
+        forecast(
+            plan_of(
+                training={**TRAINING, "architecture": {**LARGE, "hidden": 218}},
+                unit="0.001",
+                devices=20_000,
+                min_batch_size=800,
+            )
+        )
     words = refused.value.reason.split()
     entries = int(words[words.index("would") - 2].replace(",", ""))
     classes = 13
     fitting = {"kind": "softmax", "inputs": entries // classes - 1, "classes": classes}
-    fits = forecast(plan_of(training={**TRAINING, "architecture": fitting}, unit="0.0025"))
+    fits = forecast(
+        plan_of(training={**TRAINING, "architecture": fitting}, unit="0.001", devices=20_000, min_batch_size=800)
+    )
     assert 4_000_000 < fits.contribution_bytes <= (4 << 20) - 4096
 
 
@@ -110,11 +119,21 @@ def test_the_example_works_as_it_is_printed(tmp_path: Path, capsys: pytest.Captu
     assert run(["learn", "plan", str(file)]) == OK
     shown = capsys.readouterr().out
     assert "500 expected, released from 400 on" in shown
-    assert "(series-claim): the total delta 0.00001" in shown
+    assert "(claim-half-batch)" in shown, "the usual policy; a stack's may say otherwise"
+    assert "a stack that runs this plan: tacit up --agents 10000 --batch-floor 400" in shown
+    assert "adds 4.81 clips at most, and so moves the mean update by 0.0096" in shown
     assert run(["learn", "plan", str(file), "--json"]) == OK
     document = json.loads(capsys.readouterr().out)
     assert document["plan"] == {**EXAMPLE, "epsilon": "2"}
     assert document["forecast"]["model_bytes"] == 12 + 4 * 650
+    assert document["forecast"]["influence_clips"] == pytest.approx(4.81, abs=0.01)
+
+
+def test_without_a_proof_of_the_norm_a_plan_says_that_one_device_chooses_its_noise() -> None:
+    found = {proof: forecast(plan_of(proof=proof)).influence_clips for proof in ("norm", "range")}
+    method = flips_of(unplaced_series(plan_of(proof="range")))
+    assert found["range"] == pytest.approx(math.sqrt(method.cells) * (100 + method.flips / 2 / method.scale) / 100)
+    assert found["range"] > 15 * found["norm"]
 
 
 def test_a_plan_for_one_machine_is_shown_with_the_commands_that_make_its_stack(

@@ -1,8 +1,13 @@
-"""Recipes whose devices prove the norm of their vectors, and policies that want them to."""
+"""Recipes whose devices prove the length of what they add, noise included; older ones, which prove that of values
+alone; and policies that want such a proof."""
 
 from __future__ import annotations
 
+import io
+import math
 from array import array
+from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -12,9 +17,12 @@ from infra.lab.devices.additions import NUMBER, addition_of, counted
 from infra.lab.devices.noise_shares import randomise_all
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import NOW, RecipeKit, changed
+from tacit.dp.noisy_length import longest_square
 from tacit.errors import FieldError, Refusal
 from tacit.methods.base.design import SampleDesign
+from tacit.methods.base.proof import NormProof
 from tacit.methods.flips import Flips
+from tacit.operations.outlook import outlook
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import randomizer_of, task_configuration, vdaf_of
@@ -23,7 +31,9 @@ from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.rules.table import check
-from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum
+from tacit.vdaf.field import Field128
+from tacit.vdaf.flp import FlpBBCGGI19, VerifyError
+from tacit.vdaf.l2_bound_sum import L2BoundSum, Prio3L2BoundSum
 from tacit.vdaf.native.batch import BatchProver, BatchVerifier
 from tacit.vdaf.registry import vdaf_from_configuration
 from tacit.vdaf.vector_bounds import VectorBounds
@@ -44,27 +54,59 @@ PROVED = KIT.recipe(question=VECTORS, randomizer="flips", proof="norm")
 UNPROVED = KIT.recipe(question=VECTORS, randomizer="flips")
 
 
+def older() -> Recipe:
+    """The same as recipes of before stated it: the proof is of the values alone, and the noise stands beside them."""
+    flips, values = randomizer_of(PROVED), NormProof.VALUES
+    assert isinstance(flips, Flips)
+    return changed(PROVED, "vdaf", replace(flips, norm_proof=None).proving_norm(values).proof.members())
+
+
+OLDER = older()
+
+
 def names(recipe: Recipe, policy: Policy = STRICT) -> list[str]:
     return [refusal.rule for refusal in check(recipe, policy, DRAFT)]
 
 
 def test_a_recipe_states_the_bounds_that_follow_from_its_question_and_noise() -> None:
-    spec, flips = PROVED.vdaf, PROVED.randomizer.flips
+    spec, flips, scale = PROVED.vdaf, PROVED.randomizer.flips or 0, PROVED.randomizer.scale or 0
     assert spec is not None
-    assert spec.vector is not None
-    assert (spec.name, spec.length, spec.max_measurement) == ("Prio3L2BoundSum", 16, None)
-    assert spec.vector_members == {"max_value": 41, "centre": 20, "max_square": 24 * 24, "scale": 1, "flips": flips}
+    assert (spec.name, spec.length, spec.max_measurement, flips % 2) == ("Prio3L2BoundSum", 16, None, 0)
+    largest, centre, square = 41 * scale + flips, 20 * scale + flips // 2, longest_square(16, 24 * scale, flips)
+    assert spec.vector_members == {
+        "max_value": largest, "centre": centre, "max_square": square, "scale": 1, "flips": 0,
+    }  # fmt: skip
     assert Recipe.decode(PROVED.encode()) == PROVED
     configuration = task_configuration(PROVED)
     vdaf = vdaf_from_configuration(configuration.vdaf_type, configuration.vdaf_configuration)
     assert isinstance(vdaf, Prio3L2BoundSum)
-    assert vdaf.bounds == VectorBounds(16, 41, 20, 576, 1, flips or 0)
+    assert vdaf.bounds == VectorBounds(16, largest, centre, square)
 
 
-def test_a_proof_of_the_norm_changes_no_noise_and_no_claim() -> None:
+def test_a_proof_of_the_norm_changes_no_noise_and_its_claim_pays_for_what_is_not_sent() -> None:
     assert names(PROVED) == names(PROVED, PERMISSIVE) == names(UNPROVED, PERMISSIVE) == []
     assert PROVED.randomizer == UNPROVED.randomizer
-    assert claim_of(PROVED) == claim_of(UNPROVED)
+    for name, without in claim_of(UNPROVED).items():
+        assert without <= claim_of(PROVED)[name] <= without * 1.003 or math.isinf(without)
+
+
+def test_an_older_recipe_is_understood_with_the_influence_that_it_gives_and_policies_that_want_a_proof_refuse_it() -> (
+    None
+):
+    assert names(OLDER, PERMISSIVE) == []
+    assert claim_of(OLDER) == claim_of(UNPROVED)
+    (refusal,) = check(OLDER, STRICT, DRAFT)
+    assert refusal.rule == "norm-unproved"
+    assert "a device chooses the noise" in refusal.detail
+    old, new = randomizer_of(OLDER), randomizer_of(PROVED)
+    assert isinstance(old, Flips)
+    assert isinstance(new, Flips)
+    assert (old.norm_proof, new.norm_proof) == (NormProof.VALUES, NormProof.SUM)
+    assert old.one_vector == pytest.approx((24 * old.scale + 4 * old.flips / 2) / old.scale / 2)
+    assert new.one_vector == pytest.approx(math.sqrt(longest_square(16, 24, 1650)) / 2)
+    assert old.one_vector > 10 * new.one_vector
+    found = [outlook(recipe).shares for recipe in (OLDER, PROVED)]
+    assert [one.one_vector for one in found if one] == [old.one_vector, new.one_vector]
 
 
 def test_policies_that_want_a_proof_refuse_vectors_without_and_nothing_else() -> None:
@@ -77,17 +119,19 @@ def test_policies_that_want_a_proof_refuse_vectors_without_and_nothing_else() ->
 @pytest.mark.parametrize(
     ("rule", "path", "value"),
     [
-        ("randomizer-vdaf-mismatch", "vdaf.vector.max_square", 577),
+        ("randomizer-vdaf-mismatch", "vdaf.vector.max_square", 75_867),
+        ("randomizer-vdaf-mismatch", "vdaf.vector.max_square", 75_865),
         ("randomizer-vdaf-mismatch", "vdaf.vector.centre", 0),
-        ("randomizer-vdaf-mismatch", "vdaf.vector.max_value", 42),
+        ("randomizer-vdaf-mismatch", "vdaf.vector.max_value", 1692),
         ("randomizer-vdaf-mismatch", "vdaf.vector.scale", 2),
         ("randomizer-vdaf-mismatch", "vdaf.vector.flips", 7),
+        ("randomizer-parameters", "randomizer.flips", 1651),
         ("randomizer-vdaf-mismatch", "vdaf.length", 15),
         ("randomizer-vdaf-mismatch", "vdaf.max_measurement", 9),
         ("randomizer-vdaf-mismatch", "question.encoder.norm", 11),
         ("norm-unproved", "vdaf.name", "Prio3SumVec"),
         ("vdaf-parameters", "vdaf.chunk_length", 10_000),
-        ("vdaf-parameters", "vdaf.vector.centre", 42),
+        ("vdaf-parameters", "vdaf.vector.centre", 1692),
     ],
 )
 def test_other_bounds_are_refused_by_their_rule(rule: str, path: str, value: Any) -> None:
@@ -115,8 +159,9 @@ def test_only_vectors_have_a_norm() -> None:
         vdaf_of(changed(PROVED, "vdaf", {**body, "length": 16}))
 
 
-def test_devices_send_values_and_noises_whose_sums_both_servers_verify_and_estimate() -> None:
-    method, vdaf, draw = randomizer_of(PROVED), vdaf_of(PROVED), SeededEntropy(b"norm")
+@pytest.mark.parametrize(("recipe", "numbers"), [(PROVED, 16), (OLDER, 32)], ids=["sum", "values"])
+def test_devices_send_vectors_whose_sums_both_servers_verify_and_estimate(recipe: Recipe, numbers: int) -> None:
+    method, vdaf, draw = randomizer_of(recipe), vdaf_of(recipe), SeededEntropy(b"norm")
     assert isinstance(method, Flips)
     assert isinstance(vdaf, Prio3L2BoundSum)
     encoder = encoder_of(VECTORS)
@@ -124,7 +169,7 @@ def test_devices_send_values_and_noises_whose_sums_both_servers_verify_and_estim
     sent = [method.randomise(answer, draw) for answer in answers]  # type: ignore[arg-type]
     rows = [row for row in (*sent, method.dummy(draw), method.missing(draw)) if isinstance(row, list)]
     assert len(rows) == 42
-    assert all(len(row) == 32 and vdaf.bounds.square(row[:16]) <= 576 for row in rows)
+    assert all(len(row) == numbers and vdaf.bounds.square(row[:16]) <= vdaf.bounds.max_square for row in rows)
     key, ctx = draw(32), b"a task"
     nonces = [draw(16) for _ in rows]
     made = BatchProver(vdaf, ctx).shard(rows, nonces, [draw(vdaf.RAND_SIZE) for _ in rows])
@@ -137,13 +182,83 @@ def test_devices_send_values_and_noises_whose_sums_both_servers_verify_and_estim
     counts = vdaf.unshard(None, shares, 42)
     assert counts == [sum(column) for column in zip(*map(vdaf.bounds.summed, rows), strict=True)]
     estimate = method.estimate(counts, 42, SampleDesign(1.0))
-    truth = [sum(row[cell] - 20 for row in rows) / 2 for cell in range(16)]
+    answered = [answer for answer in answers if isinstance(answer, tuple)]
+    truth = [sum(answer[cell] - 20 for answer in answered) / 2 for cell in range(16)]
     for value, error, true in zip(estimate.values, estimate.stderrs, truth, strict=True):
         assert abs(value - true) < 6 * error
 
 
-def test_a_fleet_draws_what_single_devices_draw_and_counts_values_with_their_noise() -> None:
+class Boasting(L2BoundSum):
+    """Encodes a vector of any length as if it had the largest one allowed."""
+
+    def encode(self, measurement: Sequence[int]) -> list[int]:
+        bits = [bit for value in measurement for bit in self.integers.encode(value)]
+        return [*bits, *self.square.encode(self.bounds.max_square)]
+
+
+def test_a_device_that_chooses_its_noise_is_refused_by_both_implementations_or_adds_no_more_than_is_stated() -> None:
+    """Noise at its ends in every cell, which older recipes take; one unit beyond the bound; exactly the bound."""
+    vdaf, draw = vdaf_of(PROVED), SeededEntropy(b"forged")
+    assert isinstance(vdaf, Prio3L2BoundSum)
+    bounds, method = vdaf.bounds, randomizer_of(PROVED)
+    boasting = Prio3L2BoundSum(2, bounds, vdaf.chunk_length)
+    boasting.flp = FlpBBCGGI19(Boasting(Field128, bounds, vdaf.chunk_length))
+    ends = [20 + 1650 * (cell % 2) for cell in range(16)]
+    root = math.isqrt(bounds.max_square // 16)
+    longest = [bounds.centre + root] * 16
+    while bounds.square([*longest[:-1], longest[-1] + 1]) <= bounds.max_square:
+        longest[-1] += 1
+    beyond = [*longest[:-1], longest[-1] + 1]
+    for forged in (ends, beyond):
+        with pytest.raises(ValueError, match="squared length"):
+            vdaf.shard(b"a task", forged, bytes(16), draw(vdaf.RAND_SIZE))
+    nonces = [draw(16) for _ in range(3)]
+    given = zip([boasting, boasting, vdaf], [ends, beyond, longest], nonces, strict=True)
+    made = [maker.shard(b"a task", row, nonce, draw(vdaf.RAND_SIZE)) for maker, row, nonce in given]
+    key, verdicts = draw(32), []
+    for nonce, (public, shares) in zip(nonces, made, strict=True):
+        states, outbound = zip(
+            *(vdaf.verify_init(key, b"a task", role, None, nonce, public, share) for role, share in enumerate(shares)),
+            strict=True,
+        )
+        try:
+            message = vdaf.verifier_shares_to_message(b"a task", None, outbound)
+        except VerifyError:
+            verdicts.append(False)
+            continue
+        sums = vdaf.unshard(None, [vdaf.verify_next(b"a task", state, message) for state in states], 1)
+        verdicts.append(sums == longest)
+    assert verdicts == [False, False, True]
+    publics, leaders, helpers = zip(
+        *((vdaf.encode_public_share(public), *map(vdaf.encode_input_share, shares)) for public, shares in made),
+        strict=True,
+    )
+    kernels = BatchVerifier(vdaf, key, b"a task")
+    second = kernels.helper(nonces, publics, helpers, kernels.leader(nonces, publics, leaders).outbounds)
+    assert [error is None for error in second.errors] == [False, False, True]
+    assert isinstance(method, Flips)
+    assert math.sqrt(bounds.square(longest)) / method.scale / 2 <= method.one_vector
+
+
+def all_ones(size: int) -> bytes:
+    return b"\xff" * size
+
+
+def test_a_vector_that_is_too_long_is_sent_as_0_without_noise_and_by_a_fleet_too() -> None:
     method, vdaf = randomizer_of(PROVED), vdaf_of(PROVED)
+    assert isinstance(method, Flips)
+    assert isinstance(vdaf, Prio3L2BoundSum)
+    centre = [vdaf.bounds.centre] * 16
+    assert method.randomise((20,) * 16, all_ones) == method.dummy(all_ones) == centre
+    assert randomise_all(method, [(20,) * 16, None], all_ones).tolist() == [centre, centre]
+    stream = SeededEntropy(b"usual")(100 * 16 * 207)
+    usual = [method.randomise((26,) * 16, draw) for draw in [io.BytesIO(stream).read] * 100]
+    assert centre not in usual
+    assert randomise_all(method, [(26,) * 16] * 100, io.BytesIO(stream).read).tolist() == usual
+
+
+def test_a_fleet_draws_what_single_devices_draw_and_counts_values_with_their_noise() -> None:
+    method, vdaf = randomizer_of(OLDER), vdaf_of(OLDER)
     assert isinstance(method, Flips)
     answers = [(20,) * 16, tuple(range(12, 28))]
     many, single = SeededEntropy(b"fleet"), SeededEntropy(b"fleet")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from decimal import Decimal
@@ -30,7 +31,7 @@ from infra.stacks.agents import CONFIG_NAME, DATA_NAME
 from infra.stacks.examples import give_examples
 from infra.stacks.layout import Layout
 from infra.stacks.new_layout import create_layout
-from infra.stacks.opening import open_stack
+from infra.stacks.opening import WITNESSES, open_stack
 from infra.stacks.options import ORGANISATIONS, StackOptions, organisation_of
 from infra.stacks.workers import service_part
 from infra.tools.staging.agents import SINGLE_LOG, counted, processes_of, watch_agents
@@ -233,6 +234,12 @@ def test_examples_are_dealt_before_there_are_devices_and_refused_where_none_can_
     with pytest.raises(UsageError, match="devices in containers train nothing"):
         dealt_to(file, Mode.CONTAINERS, tmp_path / "none", 7)
     assert dealt_to(None, Mode.CONTAINERS, tmp_path / "none", 7) is None
+
+
+def test_the_page_counts_the_services_that_status_counts(layout: Layout) -> None:
+    assert layout.options.witnesses == WITNESSES
+    page = (Path(__file__).parents[2] / "docs" / "staging.md").read_text()
+    assert re.findall(r"(\d+) of (\d+) services", page) == [(str(len(layout.services)),) * 2]
 
 
 def test_some_devices_have_wrong_clocks_and_some_listen_to_the_broker(tmp_path: Path) -> None:

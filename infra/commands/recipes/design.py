@@ -12,6 +12,7 @@ import typer
 from infra.authoring.survey_errors import Said
 from infra.authoring.survey_flags import SurveyFile, amount_of_float, asking
 from infra.stacks.command_options import AsJson, policy_of
+from infra.views.influence_words import words_of
 from infra.views.terminal import answers, plain_table, print_json
 from tacit.errors import FieldError, Refusal, UsageError
 from tacit.extras import require_extra
@@ -226,6 +227,9 @@ def _next_lines(needs: Requirements, one: Alternative) -> list[str]:
         answers_flag = several if needs.cells > 1 else "--boolean"
     needed = ", ".join(flag for flag in ("--name", "--text", "--metric", answers_flag, "--out") if flag)
     lines = [f"add {needed}; in a terminal the command asks for what is missing"]
+    if one.method is not None and one.method.influence is not None:
+        lie = words_of(one.method.influence, needs.cells, float(needs.norm))
+        lines.append(f"a dishonest device can {lie}, before the division by q")
     if one.inner is not None and one.inner > needs.epsilon:
         lines.append(
             f"its --epsilon holds against an aggregator with the relay, which sees who sends; "

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.methods.base.method import Answer
+from tacit.methods.base.proof import NormProof
 from tacit.methods.flips import Flips
 from tacit.ports import Entropy
 
@@ -20,8 +21,8 @@ PIECE = 1 << 22
 
 
 def randomise_all(shares: Flips, answers: Sequence[Answer | None], entropy: Entropy) -> NDArray[np.uint64]:
-    """Return the measurements, a row per answer: ``shares.cells`` numbers, or, where the norm is proved, as many values
-    and then noises. Raises ``ValueError`` for an answer out of range."""
+    """Return the measurements, a row per answer: ``shares.cells`` numbers, or, where the norm of the values alone is
+    proved, as many values and then noises. Raises ``ValueError`` for an answer out of range."""
     values = encoded_rows(shares, answers)
     rows = max(1, PIECE // (_size(shares.flips) * shares.cells))
     noise = [
@@ -29,7 +30,18 @@ def randomise_all(shares: Flips, answers: Sequence[Answer | None], entropy: Entr
         for at in range(0, len(answers), rows)
     ]
     drawn = (np.concatenate(noise) if noise else np.zeros(0, dtype=np.uint64)).reshape(values.shape)
-    return np.hstack((values, drawn)) if shares.proves_norm else values * np.uint64(shares.scale) + drawn
+    if shares.norm_proof is NormProof.VALUES:
+        return np.hstack((values, drawn))
+    noisy = values * np.uint64(shares.scale) + drawn
+    bounds = shares.proof.vector
+    if bounds is not None:
+        # The entries are below 2^33 and the squares of a vector of them below 2^64 only as Python's numbers; rounding
+        # as floating-point ones may be off by 2^-40 of it, so close ones are added up exactly.
+        shifts = noisy.astype(np.float64) - bounds.centre
+        for row in np.flatnonzero((shifts * shifts).sum(axis=1) > bounds.max_square * (1 - 1e-9)):
+            if bounds.square(noisy[row].tolist()) > bounds.max_square:
+                noisy[row] = bounds.centre
+    return noisy
 
 
 def encoded_rows(shares: Flips, answers: Sequence[Answer | None]) -> NDArray[np.uint64]:

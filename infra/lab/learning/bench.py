@@ -16,33 +16,42 @@ from decimal import Decimal
 from typing import Any, Final
 
 from infra.lab.learning.population import EXAMPLES, DataSet, digits, population
-from infra.lab.learning.rounds import Central, Flips, trained
+from infra.lab.learning.rounds import Central, Flips, Liars, trained
 from tacit.dp.repeated.rounds import epsilon_sampled_gaussian
 from tacit.errors import FieldError
 from tacit.learning.plan import EXAMPLE, Plan
 from tacit.operations.learning.plans import flips_of, unplaced_series
 from tacit.recipe.fields import filled
+from tacit.recipe.quantity import exact
 from tacit.recipe.training import BuiltIn
 
 PLAN: Final = Plan.model_validate(EXAMPLE)
 """What is trained unless another plan is given: the example of ``tacit learn plan``."""
 EPSILONS: Final = (1.0, 2.0, 4.0)
 _HUNDREDTHS: Final = (30, 10_000)
-NONE, CENTRAL, OURS, POISONED = "no privacy", "central DP-SGD", "noise shares", "noise shares, 1 % poison"
-POISONERS: Final = 0.01
-"""The share of devices that send the opposite of what the others do, as long as the norm allows."""
+NONE, CENTRAL, OURS = "no privacy", "central DP-SGD", "noise shares"
+LIES: Final = {
+    "1 % lie": Liars(0.01),
+    "2 % lie": Liars(0.02),
+    "0.1 % lie in every round": Liars(0.001, always=True),
+    "1 % lie in every round": Liars(0.01, always=True),
+}
+"""Who lies as badly as a proof lets through: of the devices that take part in a round, and of all devices, whatever
+their coins say."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """A sort of training at one epsilon (None: without privacy): accuracies of the last round on the test set, one for
-    each seed, and the noise of a round's sum in norms."""
+    each seed, the noise of a round's sum in norms, and the length, in norms, of what one device can add at most (None
+    where nothing proves it)."""
 
     kind: str
     epsilon: float | None
     noise: float
     accuracies: tuple[float, ...]
     losses: tuple[float, ...]
+    influence: float | None = None
 
     @property
     def accuracy(self) -> float:
@@ -56,6 +65,7 @@ class Line:
             "private": self.epsilon is not None,
             "epsilon": self.epsilon,
             "noise_per_norm": round(self.noise, 4),
+            "influence_norms": None if self.influence is None else round(self.influence, 4),
             "accuracy": round(self.accuracy, 4),
             "accuracies": [round(one, 4) for one in self.accuracies],
             "loss": round(statistics.median(self.losses), 4),
@@ -84,8 +94,10 @@ def central_noise(plan: Plan) -> Central:
 
 
 def own_noise(plan: Plan) -> Flips:
-    """The noise share of the plan's series. Raises ``FieldError`` where there is none, with what would have one."""
-    return Flips(flips_of(unplaced_series(plan)).noise_share)
+    """The noise share of the plan's series, and how long a contribution its proof accepts. Raises ``FieldError`` where
+    there is none, with what would have one."""
+    method = flips_of(unplaced_series(plan))
+    return Flips(method.noise_share, method.one_vector / float(exact(plan.encoder.norm)))
 
 
 def measured(
@@ -102,23 +114,25 @@ def measured(
     require_fitting(base, data or digits())
     plans = {epsilon: planned(devices, epsilon, base) for epsilon in epsilons}
     own = {epsilon: own_noise(plan) for epsilon, plan in plans.items()}
-    runs, made = (1 + 3 * len(plans)) * seeds, 0
+    runs, made = (1 + (2 + len(LIES)) * len(plans)) * seeds, 0
 
-    def line(kind: str, epsilon: float | None, noise: Flips | Central | None, poisoners: float = 0.0) -> Line:
+    def line(kind: str, epsilon: float | None, noise: Flips | Central | None, liars: Liars | None = None) -> Line:
         nonlocal made
         ends = []
         for seed in range(seeds):
-            ends.append(trained(population(devices, seed, data), base, noise, seed, poisoners=poisoners)[-1])
+            ends.append(trained(population(devices, seed, data), base, noise, seed, liars)[-1])
             made += 1
             tell(made / runs)
         accuracies, losses = zip(*((end.accuracy, end.loss) for end in ends), strict=True)
-        return Line(kind, epsilon, _size(noise, base, devices), accuracies, losses)
+        longest = noise.longest if isinstance(noise, Flips) else None
+        return Line(kind, epsilon, _size(noise, base, devices), accuracies, losses, longest)
 
     yield line(NONE, None, None)
     for epsilon, plan in plans.items():
         yield line(CENTRAL, epsilon, central_noise(plan))
         yield line(OURS, epsilon, own[epsilon])
-        yield line(POISONED, epsilon, own[epsilon], POISONERS)
+        for name, liars in LIES.items():
+            yield line(f"{OURS}, {name}", epsilon, own[epsilon], liars)
 
 
 def require_fitting(plan: Plan, data: DataSet) -> None:

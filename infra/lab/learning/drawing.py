@@ -8,17 +8,22 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from infra.lab.learning.bench import CENTRAL, NONE, OURS, POISONED, Line
+from infra.lab.learning.bench import CENTRAL, LIES, NONE, OURS, Line
 from infra.views.terminal import plain_table
 
-COLOURS = {NONE: "#868e96", CENTRAL: "#1c7ed6", OURS: "#2b8a3e", POISONED: "#e8590c"}
-MARKERS = {CENTRAL: "s", OURS: "o", POISONED: "v"}
+_LYING = [f"{OURS}, {name}" for name in LIES]
+_REDS = ("#f08c00", "#e8590c", "#e64980", "#9c36b5")
+COLOURS = {NONE: "#868e96", CENTRAL: "#1c7ed6", OURS: "#2b8a3e", **dict(zip(_LYING, _REDS, strict=True))}
+MARKERS = {CENTRAL: "s", OURS: "o", **dict(zip(_LYING, "v^<>", strict=True))}
 
 
 def table(lines: Sequence[Line]) -> Table:
-    """A row for each sort of noise and epsilon, with the distance in points from central DP-SGD at that epsilon."""
+    """A row for each sort of noise and epsilon, with what one device can add at most and the distance in points from
+    central DP-SGD at that epsilon."""
     central = {line.epsilon: line.accuracy for line in lines if line.kind == CENTRAL}
-    shown = plain_table("training", "ε", "noise / norm", "accuracy", "least to most", "to central", "loss")
+    shown = plain_table(
+        "training", "ε", "noise / norm", "one device", "accuracy", "least to most", "to central", "loss"
+    )
     for line in lines:
         beside = central.get(line.epsilon)
         points = None if beside is None or line.kind == CENTRAL else 100 * (line.accuracy - beside)
@@ -26,6 +31,7 @@ def table(lines: Sequence[Line]) -> Table:
             Text(line.kind, style=COLOURS[line.kind]),
             "-" if line.epsilon is None else f"{line.epsilon:g}",
             f"{line.noise:.2f}" if line.noise else "-",
+            "-" if line.influence is None else f"{line.influence:.2f}",
             f"{line.accuracy:.1%}",
             f"{min(line.accuracies):.1%} to {max(line.accuracies):.1%}",
             "" if points is None else f"{points:+.1f}",

@@ -5,6 +5,12 @@
 * ``Central``: a server that everybody trusts adds Gaussian noise to the sum of the clipped vectors (DP-SGD of M. Abadi
   et al., Deep Learning with Differential Privacy, 2016, with a device in the place of an example).
 * None: no noise and no clip by units; the best that this training can do.
+
+Some devices may lie (``Liars``): they know the model, the sum of all others' contributions and examples of the test
+set, and add what is worst for the model within what a proof lets through, noise included (``Flips.longest``). The
+direction is that in which the loss of the next model, as the others alone would make it, grows fastest. Of seven tried
+(also: against the others' mean, its signs, its first one in all rounds; back to the first model; towards one class) it
+left the fewest digits right wherever the model was not lost to all of them.
 """
 
 from __future__ import annotations
@@ -35,9 +41,11 @@ _SLICE: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class Flips:
-    """The noise share of every participant, in units."""
+    """The noise share of every participant, in units. ``longest``: the length, in norms, of what one contribution that
+    is accepted adds at most."""
 
     share: NoiseShare
+    longest: float = 1.0
 
     def noisy(self, vectors: NDArray[np.float64], spec: Vector, random: np.random.Generator) -> NDArray[np.float64]:
         """The sum of the encoded vectors with everybody's flips, as a release has it, in norms."""
@@ -69,6 +77,15 @@ class Central:
 
 
 @dataclass(frozen=True, slots=True)
+class Liars:
+    """The share of devices that lie. ``always``: whatever their coins say, which nobody sees, they take part in every
+    round; otherwise they toss them as everybody does."""
+
+    share: float
+    always: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Round:
     """What a round gave: how many took part; loss (nats) and accuracy of its model on the test set."""
 
@@ -92,20 +109,25 @@ def encoded(vectors: NDArray[np.float64], spec: Vector) -> NDArray[np.int64]:
 
 
 def trained(
-    people: Population, plan: Plan, noise: Flips | Central | None, seed: int, *, poisoners: float = 0.0
+    people: Population, plan: Plan, noise: Flips | Central | None, seed: int, liars: Liars | None = None
 ) -> list[Round]:
     """Train for all rounds of the plan, whose steps take all examples; the same for the same seed. Who trusts no server
-    sees how many took part, and divides by that; the others divide by how many are expected. The share ``poisoners`` of
-    those who take part work against the others."""
+    sees how many took part, and divides by that; the others divide by how many are expected."""
     random, model = np.random.default_rng(seed), architecture_of(plan.training.architecture)
     parameters, optimiser, rate, clip = model.initial(seed), optimiser_of(plan), float(plan.rate), plan.clip
     found = list[Round]()
     for _ in range(plan.rounds):
-        takes_part = np.flatnonzero(random.random(len(people)) < rate)
-        vectors = vectors_of(people, takes_part, parameters, plan.encoder, clip)
-        _poison(vectors, round(poisoners * len(takes_part)))
+        coins = random.random(len(people)) < rate
+        if liars is not None and liars.always:
+            coins[: round(liars.share * len(people))] = True
+        takes_part = np.flatnonzero(coins)
+        lying = 0 if liars is None else _lying(liars, len(people), takes_part)
+        vectors = vectors_of(people, takes_part[lying:], parameters, plan.encoder, clip)
         total = vectors.sum(axis=0) if noise is None else noise.noisy(vectors, plan.encoder, random)
         count = len(takes_part) if isinstance(noise, Flips) else rate * len(people)
+        if lying:
+            longest = noise.longest if isinstance(noise, Flips) else 1.0
+            total = total + lying * longest * _worst(people, plan, parameters, total / max(count, 1), clip)
         update, clip = learned(plan, total / max(count, 1), clip, _name_of(parameters))
         parameters = optimiser.step(parameters, update)
         found.append(tested(len(takes_part), parameters, people.test, plan.training))
@@ -153,9 +175,23 @@ def _updates(
     return at - start
 
 
-def _poison(vectors: NDArray[np.float64], count: int) -> None:
-    """Let the first ``count`` devices send the opposite of the others' mean, as long as the norm allows."""
-    if not count:
-        return
-    mean = vectors[count:].mean(axis=0)
-    vectors[:count] = -mean / max(float(np.linalg.norm(mean)), 1e-12)
+def _lying(liars: Liars, devices: int, takes_part: NDArray[np.int64]) -> int:
+    """How many of those that take part, the first ones, lie: their share of them, or all that always do."""
+    return round(liars.share * (devices if liars.always else len(takes_part)))
+
+
+def _worst(
+    people: Population, plan: Plan, parameters: NDArray[np.float32], mean: NDArray[np.float64], clip: Clip
+) -> NDArray[np.float64]:
+    """The direction, of length 1, in which the loss of the model that follows from the others' ``mean`` grows fastest,
+    as a device would encode it."""
+    training, name, test = plan.training, _name_of(parameters), people.test
+    ahead = (parameters + learned(plan, mean, clip, name)[0]).astype(np.float32)[np.newaxis]
+    features = test.features.astype(np.float32)[np.newaxis]
+    gradient = architecture_of(training.architecture).gradient(ahead, features, test.labels[np.newaxis])
+    rows = gradient.astype(np.float64)
+    projected = projection_of(training, name)
+    rows = rows if projected is None else projected.project(rows)
+    found = np.zeros(plan.encoder.length)
+    found[: training.sent] = rows[0] / max(float(np.linalg.norm(rows)), 1e-12)
+    return found

@@ -29,7 +29,8 @@ _RECIPE: Final[dict[str, Any]] = {"version": 1, "name": "doctor-visits", "model"
 _WAY: Final[dict[str, Any]] = {
     "model": "samplable aggregation", "form": "secure-aggregation", "trust": "two servers apart",
     "randomizer": "rappor", "rate": 0.5, "batch_size": 4000, "contributions": 5000,
-    "stderr": 61.2, "relative_error": 0.00612, "epsilon0": 7.05, "noise_share": None, "epsilon_of_batch": 1.0,
+    "stderr": 61.2, "relative_error": 0.00612, "epsilon0": 7.05, "noise_share": None,
+    "influence": {"numbers": 1, "each": 1.01, "length": None}, "epsilon_of_batch": 1.0,
     "chunk_length": 3, "upload_bytes": 352, "messages": 1, "allowed": True, "available": True,
 }  # fmt: skip
 _RELEASE: Final[dict[str, Any]] = {

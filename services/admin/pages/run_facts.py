@@ -38,6 +38,7 @@ def forecast_facts(found: Mapping[str, Any]) -> Facts:
         ("Length of the run", str(timedelta(seconds=found["seconds"]))),
         ("Noise of a round", f"{found['noise_length']:.3g} long, where the mean update has at most {found['clip']:g}"),
         ("Noise of an entry", f"{found['noise_entry']:.3g}"),
+        ("A dishonest device", f"adds at most {found['influence_clips']:.3g} clips"),
         ("Contribution", f"{found['contribution_bytes']:,} bytes"),
         ("Model file", f"{found['model_bytes']:,} bytes"),
     ]

@@ -51,7 +51,7 @@ def epsilon_share_rounds(step: NoiseStep, n: int, rounds: int, delta: float, rat
     total = n * step.flips + step.batch_flips
     if total > parameters.MAX_N:
         return math.inf
-    base = _curve(step, total, _NEGLIGIBLE * delta / rounds)
+    base = _curve(step, n, total, _NEGLIGIBLE * delta / rounds)
     if base is None:
         return math.inf
     if rate is None:
@@ -59,10 +59,10 @@ def epsilon_share_rounds(step: NoiseStep, n: int, rounds: int, delta: float, rat
     return epsilon_visible_rounds(base, rate, n, rounds, delta)
 
 
-def _curve(step: NoiseStep, total: int, negligible: float) -> Curve | None:
-    """The curve of one round; None where a step is too large for the noise."""
+def _curve(step: NoiseStep, n: int, total: int, negligible: float) -> Curve | None:
+    """The curve of one round of n devices; None where a step is too large for the noise."""
     if step.vector is not None:
-        found = vector_curve(total, step.vector, step.scale, negligible)
+        found = vector_curve(total, step.vector, step.scale, negligible, n * step.excess)
         return None if max(found.tau, found.gain) > _LARGEST_STEP else found
     moved = step.scale * step.maximum
     if 2 * moved > _LARGEST_STEP * math.sqrt(total):
@@ -108,13 +108,16 @@ def share_for_rounds(
     aimed = _AIM * epsilon
     noise, seen = _first_guess(step, n, rounds, epsilon, delta, rate), list[tuple[float, float]]()
     best: NoiseShare | None = None
+    most = max(2.0, min(MAX_FLIPS, parameters.MAX_N // n) // 2 * 2)
     for _ in range(_TRIES):
-        share = _share_of(noise, step, n, _NEGLIGIBLE * delta / rounds)
+        # A first guess, or four times too little noise, may be beyond the most that there is, where less would do.
+        share = _share_of(min(noise, most), step, n, _NEGLIGIBLE * delta / rounds)
         found = epsilon_share_rounds(replace(step, scale=share.scale, flips=share.flips), n, rounds, delta, rate)
         made = share.flips / share.scale**2
         if found <= epsilon and (best is None or made < best.flips / best.scale**2):
             best = share
-        if _CLOSE * epsilon <= found <= epsilon or (seen and seen[-1][0] == made):
+        enough = found <= epsilon
+        if (enough and found >= _CLOSE * epsilon) or (seen and seen[-1][0] == made) or (made >= most and not enough):
             break
         noise = 4 * made if math.isinf(found) else made * (found / aimed) ** _power(seen, made, found)
         seen = [] if math.isinf(found) else [(made, found)]
@@ -150,7 +153,10 @@ def _share_of(noise: float, step: NoiseStep, n: int, tail: float) -> NoiseShare:
             break
         least *= 2
     most = min(least + _WIDEST, MAX_FLIPS, parameters.MAX_N // n)
+    every = 1 if step.vector is None else 2  # of vectors, so that the middle of the flips is a whole number
+    least += least % every
     if least > most:
         raise ValueError("no share of bounded size keeps this total of epsilon and delta; more devices must contribute")
-    shares = [NoiseShare(min(MAX_SCALE, math.isqrt(int(flips / noise))), flips) for flips in range(least, most + 1)]
+    tried = range(least, most + 1, every)
+    shares = [NoiseShare(min(MAX_SCALE, math.isqrt(int(flips / noise))), flips) for flips in tried]
     return min(shares, key=lambda share: (share.flips / share.scale**2, share.flips))

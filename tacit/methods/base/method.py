@@ -23,7 +23,7 @@ from tacit.dp.repeated.losses import Curve
 from tacit.dp.reports import NoiseStep
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.estimate import CellModel, Estimate
-from tacit.methods.base.proof import Proof
+from tacit.methods.base.proof import NormProof, Proof
 from tacit.methods.base.statistics import Shape, StatisticName
 from tacit.ports import Entropy
 
@@ -34,8 +34,8 @@ MOST_COUNTED = 1 << 17
 """So many reports are summed exactly for the curve of a sum; a device computes one in two seconds."""
 Measurement = int | list[int]
 """The VDAF's input: a category for Prio3Histogram, a bit for Prio3Count, bits for Prio3MultihotCountVec, an integer for
-Prio3Sum, integers for Prio3SumVec, values and then their noises for Prio3L2BoundSum. For one server that searches
-reports: their public randomness and a value."""
+Prio3Sum, integers for Prio3SumVec and Prio3L2BoundSum (in older recipes: values and then their noises). For one server
+that searches reports: their public randomness and a value."""
 Answer = int | tuple[int, ...]
 """A device's encoded answer: a category, a bit, an integer from 0, or a vector of such."""
 Members = Mapping[str, Any]
@@ -58,12 +58,22 @@ class Draws:
 @dataclass(frozen=True, slots=True)
 class SumErrors:
     """Expected standard errors of one number: that of the ``noise``, and an upper bound on that of ``sampling``; with
-    importance sampling, of a number whose holders take part at the higher rate. ``one_device``: how far a dishonest
-    device can move a total with a measurement that its proof allows."""
+    importance sampling, of a number whose holders take part at the higher rate."""
 
     noise: float
     sampling: float
-    one_device: float
+
+
+@dataclass(frozen=True, slots=True)
+class Influence:
+    """What a dishonest device can do to the totals of a sample, before they are divided by its rate, with a measurement
+    that its proof allows, noise included: move up to ``numbers`` of them at once, each by up to ``each`` away from
+    where its true value would put it in expectation, in the question's units. ``length``: of a sum of vectors, the
+    Euclidean length at most of what it adds."""
+
+    numbers: int
+    each: float
+    length: float | None = None
 
 
 class Method(ABC):
@@ -138,6 +148,11 @@ class Method(ABC):
         answer by itself."""
         return None
 
+    @property
+    def influence(self) -> Influence | None:
+        """What one dishonest device can do to the result; None where that is not a sum."""
+        return None
+
     def sum_errors(self, reports: float, design: SampleDesign) -> SumErrors | None:
         """The expected errors of a sum that is hidden by ``noise_share``, from this many reports; None without one."""
         return None
@@ -152,7 +167,7 @@ class Method(ABC):
         """The largest number that a cell of a measurement holds."""
         return 1
 
-    def proving_norm(self) -> Self:
+    def proving_norm(self, _of: NormProof = NormProof.SUM) -> Self:
         """The method for devices that prove the Euclidean length of their vector. ``ValueError`` if it has none."""
         raise ValueError(f"{self.NAME} has no vectors whose norm could be proved")
 
@@ -325,6 +340,15 @@ class LocalMethod(Method):
     def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
         """What a device without an answer adds in expectation, computed from the cells' probabilities."""
         return self._model(design).missing_adds(self.cells)
+
+    @property
+    def influence(self) -> Influence | None:
+        """A one counts as ``1 / (h - n)`` devices, in as many cells as the proof lets be one."""
+        if self.proof is None:
+            return None
+        model = self._model(SampleDesign(1.0))
+        each = max(1 - model.noise, model.hit) / (model.sent * (model.hit - model.noise))
+        return Influence(self.proof.max_weight or 1, each)
 
     def expected_stderrs(
         self,

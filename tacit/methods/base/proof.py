@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,13 @@ from tacit.vdaf.vector_bounds import VectorBounds
 
 NORM_PROOF = "Prio3L2BoundSum"
 """The VDAF that proves the Euclidean length of vectors."""
+
+
+class NormProof(enum.Enum):
+    """Of which vector the length is proved: the one that enters the sum, noise included (P41); or its values alone,
+    beside noise that is only bounded in each entry, as in older recipes, whose ``vector.flips`` is above 0."""
+
+    SUM, VALUES = range(2)
 
 
 @dataclass(frozen=True, slots=True)

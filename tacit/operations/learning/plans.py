@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from decimal import ROUND_UP, Context, Decimal
 from typing import Any, Final
 
+from tacit.dp.noisy_length import EXCESS
 from tacit.dp.repeated.shares import share_for_rounds
 from tacit.dp.reports import NoiseStep
 from tacit.errors import FieldError, UsageError
@@ -34,7 +35,7 @@ from tacit.rules import series_table
 from tacit.rules.design import ENVELOPE
 from tacit.vdaf.registry import prio3_named
 
-ONE_ROUND: Final = Decimal(32)
+ONE_ROUND: Final = Decimal(16)
 """Claim (b) of the recipe from which a series is made, before its rounds get the noise that the total needs: so much
 that this recipe needs hardly any noise, and exists whenever its series does."""
 _MOST_SHARE: Final = REQUEST_CLASSES[-1] - ENVELOPE
@@ -50,7 +51,8 @@ class Forecast:
     of the mean update, and the Euclidean length of that noise, in units of the model; ``signal_entry``: the size of an
     entry, as it is sent, of an update as long as the clip, all entries being alike, and ``signal_units`` the same in
     steps of ``unit``; ``signal_to_noise``: clip over ``noise_length``; ``projection_error``: the expected length of the
-    error that a projection adds, beside that of the mean update. ``contribution_bytes``: the leader's share;
+    error that a projection adds, beside that of the mean update; ``influence_clips``: the length, in clips, of the
+    vector that one dishonest device can add to the sum. ``contribution_bytes``: the leader's share;
     ``model_bytes``: the model file that every device fetches in every round; ``seconds``: length of the run;
     ``refusals``: (rule, reason) of a device with the given policy. ``stack``: flags of a ``tacit up`` whose parties
     accept the plan; empty: there is none, for the reason ``no_stack``."""
@@ -70,6 +72,7 @@ class Forecast:
     signal_units: float
     signal_to_noise: float
     projection_error: float
+    influence_clips: float
     contribution_bytes: int
     model_bytes: int
     refusals: tuple[tuple[str, str], ...]
@@ -121,7 +124,7 @@ def forecast(plan: Plan, policy: Policy | None = None) -> Forecast:
         dict(series.claim.epsilon.root), series.claim.delta, series.rounds, plan.seconds, reports,
         plan.min_batch_size, training.parameters, training.sent, clip, noise, length, signal,
         signal / clip / float(exact(plan.unit)), clip / length, relative_error(training),
-        vdaf_of(series.probe).leader_share_size, training.file_bytes,
+        method.one_vector, vdaf_of(series.probe).leader_share_size, training.file_bytes,
         tuple((one.rule, one.detail) for one in found if one.rule in OF_NUMBERS), *fitting_stack(plan, series),
     )  # fmt: skip
 
@@ -130,7 +133,7 @@ def _require_share(plan: Plan) -> None:
     """Refuse a plan for which no noise share keeps the total, with what would have one."""
     shape = shape_of(plan.question)
     members = {"scale": 1, "flips": 1, "maximum": plan.encoder.maximum, "categories": plan.encoder.length}
-    step = Flips.of(shape, members).noise_step
+    step = replace(Flips.of(shape, members).noise_step, excess=EXCESS if plan.proof == "norm" else 0.0)
 
     def keeps(epsilon: Decimal, batch_size: int) -> bool:
         return _has_share(step, batch_size, plan, epsilon)
