@@ -22,6 +22,7 @@ from typer.exceptions import TyperException
 from typer.models import TyperInfo
 
 from infra.base.garbage import no_collection
+from infra.base.standard_streams import OutputError, abandon_output, end_output, prepare_streams
 from infra.views.plain import visible
 from tacit import __version__
 from tacit.errors import Abort, Fatal, HarmfulToRetryError, Refusal, TacitError
@@ -155,7 +156,15 @@ def _not_imported() -> None:
 
 def main() -> None:
     """Run ``tacit`` with the process's arguments and exit: the entry point of the console script."""
-    sys.exit(run(sys.argv[1:]))
+    prepare_streams()
+    try:
+        code = run(sys.argv[1:])
+        end_output()
+    except OutputError as error:
+        print(f"tacit: {error}", file=sys.stderr)
+        abandon_output()
+        code = FAILED
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -180,8 +189,8 @@ def run(arguments: Sequence[str]) -> int:
     except Abort as error:
         tell("failed", f"{error.title or 'refused'} {error.detail}".strip())
         return FAILED
-    except (TacitError, TransportError) as error:
-        tell("failed", str(error))
+    except (TacitError, TransportError, OSError) as error:
+        tell("failed", _of_system(error) if isinstance(error, OSError) else str(error))
         return NEVER_AGAIN if isinstance(error, HarmfulToRetryError) else FAILED
     except ModuleNotFoundError as error:
         tell("failed", _lacking(error, arguments))
@@ -189,6 +198,11 @@ def run(arguments: Sequence[str]) -> int:
     if code == INTERRUPTED:  # typer makes an exit code of a Ctrl-C in a command
         tell("interrupted", "interrupted")
     return int(code) if isinstance(code, int) else OK
+
+
+def _of_system(error: OSError) -> str:
+    """What the system says of a file: a full disk, a folder without permission."""
+    return ": ".join(str(one) for one in (error.filename, error.strerror or error) if one is not None)
 
 
 def _lacking(error: ModuleNotFoundError, arguments: Sequence[str]) -> str:

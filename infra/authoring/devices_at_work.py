@@ -55,7 +55,7 @@ def crowd_of(layout: Layout, locks: Path = LOCKS) -> Crowd:
 def _check_in(config: Path) -> float:
     """Seconds between a device's reads of the log, or until it reads after an announcement, if that is shorter."""
     with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
-        found = json.loads(config.read_text())
+        found = json.loads(config.read_text("utf-8"))
         often = float(found.get("timing", {}).get("poll_seconds", USUAL_CHECK_IN))
         return min(often, float((found.get("announcements") or {}).get("delay_seconds", often)))
     return USUAL_CHECK_IN

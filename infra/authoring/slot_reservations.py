@@ -53,5 +53,5 @@ def reservations(folder: Path, now: float) -> Iterator[Reservations]:
 
 def _read(path: Path) -> list[tuple[int, int, float]]:
     with contextlib.suppress(OSError, ValueError, TypeError):
-        return [(int(epoch), int(slot), float(end)) for epoch, slot, end in json.loads(path.read_text())]
+        return [(int(epoch), int(slot), float(end)) for epoch, slot, end in json.loads(path.read_text("utf-8"))]
     return []

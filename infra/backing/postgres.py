@@ -97,7 +97,7 @@ class PostgresServer:
         """Give the server a certificate; from its next start on it refuses connections without TLS."""
         certify(self.folder, authority, names, now)
         rules = self.folder / "data" / "pg_hba.conf"
-        rules.write_text("hostssl all all all scram-sha-256\n")
+        rules.write_text("hostssl all all all scram-sha-256\n", "utf-8")
         for path in (self.folder / CERTIFICATE, self.folder / KEY):
             _give_to_system_user(path)
 
@@ -193,7 +193,7 @@ def _memory() -> int:
         memory = min(memory, addresses)
     for path in _cgroup_limits():
         with contextlib.suppress(OSError, ValueError):  # no such limit, or "max"
-            memory = min(memory, int(path.read_text()))
+            memory = min(memory, int(path.read_text("utf-8")))
     return memory
 
 

@@ -20,7 +20,7 @@ READY, NOT_READY = 0, 1
 
 def is_ready(config: Path) -> bool:
     """Whether ``/readyz`` answers 200; with TLS, the certificate must be signed by the configuration's authority."""
-    body = json.loads(config.read_text())
+    body = json.loads(config.read_text("utf-8"))
     listen = body["listen"]
     place = listen["host"], listen["port"]
     if listen.get("tls_cert"):

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from tacit.adapters.disk.files import replace_file
+
 FOLDER = Path(__file__).resolve().parent
 ALERTS = FOLDER / "alerts.yml"
 CONFIG = "prometheus.yml"
@@ -39,5 +41,5 @@ def scrape_config(
 def write_scrape_config(folder: Path, metrics: Mapping[str, str], tls: Mapping[str, str] | None = None) -> Path:
     """Write the configuration into ``folder`` as JSON, which is also YAML. Raises ``OSError``."""
     path = folder / CONFIG
-    path.write_text(json.dumps(scrape_config(metrics, tls=tls), indent=1))
+    replace_file(path, json.dumps(scrape_config(metrics, tls=tls), indent=1).encode())
     return path

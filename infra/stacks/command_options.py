@@ -9,9 +9,8 @@ import typer
 
 from infra.base.flags import AsJson
 from infra.stacks.layout import Layout, load_layout
-from tacit.adapters.disk.files import read_bounded
+from tacit.adapters.disk.files import read_bounded, write_answer
 from tacit.adapters.network.http import HttpTransport
-from tacit.errors import UsageError
 
 if TYPE_CHECKING:
     from tacit.recipe.policy import Policy
@@ -72,11 +71,8 @@ def read_file(path: Path) -> bytes:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write ``data`` to the file at ``path``. Raises ``UsageError``."""
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or 'cannot be written'}") from error
+    """Write ``data`` to the file at ``path``, whole or not at all, or to a terminal or pipe. Raises ``UsageError``."""
+    write_answer(path, data)
 
 
 def policy_of(path: Path) -> Policy:

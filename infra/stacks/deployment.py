@@ -25,6 +25,7 @@ from infra.base.remembered_servers import amend_config
 from infra.stacks.layout import Layout
 from infra.stacks.options import SERVERS
 from infra.stacks.workers import Part, further_parts, service_part
+from tacit.adapters.disk.files import replace_file
 
 CHOICES = "deployment.json"
 INGEST = "ingest"
@@ -56,7 +57,7 @@ class Parts:
 def deploy(layout: Layout, deployment: Deployment) -> Parts:
     """Write ``deployment`` into the configurations of ``layout`` and return its processes in the order in which they
     start. The databases must be chosen before. Raises ``UsageError``."""
-    shared = "database_file" in json.loads(layout.configs["leader"].read_text())
+    shared = "database_file" in json.loads(layout.configs["leader"].read_text("utf-8"))
     _configure(layout, deployment, own_workers=deployment.together and shared)
     workers = deployment.leader_workers
     further = further_parts(layout, max(workers, int(deployment.together and shared)), deployment.helper_workers)
@@ -87,16 +88,16 @@ def _configure(layout: Layout, deployment: Deployment, *, own_workers: bool) -> 
     now: list[str] = []
     for service, member, value, wanted in settings:
         setting = f"{service}.{member}"
-        if wanted and (setting in chosen or member not in json.loads(layout.configs[service].read_text())):
+        if wanted and (setting in chosen or member not in json.loads(layout.configs[service].read_text("utf-8"))):
             amend_config(layout.configs[service], **{member: value})
             now.append(setting)
         elif setting in chosen:
             amend_config(layout.configs[service], **{member: None})
-    marker.write_text(json.dumps(now))
+    replace_file(marker, json.dumps(now).encode())
 
 
 def _read(marker: Path) -> list[str]:
     with contextlib.suppress(FileNotFoundError):
-        found: list[str] = json.loads(marker.read_text())
+        found: list[str] = json.loads(marker.read_text("utf-8"))
         return found
     return []

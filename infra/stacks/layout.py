@@ -100,7 +100,7 @@ class Layout:
 def load_layout(state_dir: Path) -> Layout:
     """Load the layout in ``state_dir``. Raises ``UsageError`` if there is none."""
     try:
-        index = json.loads((state_dir / INDEX).read_text())
+        index = json.loads((state_dir / INDEX).read_text("utf-8"))
         return Layout(
             state_dir=state_dir,
             options=StackOptions(**index["options"]),
@@ -138,7 +138,7 @@ def write_index(layout: Layout) -> None:
         "gateway_key_period": layout.gateway_key_period,
     }
     draft = layout.state_dir / f".{INDEX}.new"
-    draft.write_text(json.dumps(index, indent=1))
+    draft.write_text(json.dumps(index, indent=1), "utf-8")
     draft.replace(layout.state_dir / INDEX)
 
 

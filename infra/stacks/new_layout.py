@@ -34,6 +34,7 @@ from infra.stacks.people import ADMIN, make_people, write_admin_files
 from infra.stacks.service_configs import ServiceConfigs
 from infra.stacks.tls import OPERATOR, client_files, listen_files
 from services.gateway.keys import KeyRing
+from tacit.adapters.disk.files import replace_file
 from tacit.codec import b64url
 from tacit.ports import Entropy
 from tacit.recipe.policy import UPLOADS, upload_limits
@@ -77,7 +78,7 @@ class _Builder:
         parties = self._parties()
         policy = self._policy()
         policy_path = self._dir / "policy.json"
-        policy_path.write_text(json.dumps(policy, indent=1))
+        replace_file(policy_path, json.dumps(policy, indent=1).encode())
         self._credentials_for_all()
         self._admin(parties)
         keys = self._dir / "gateway" / self._options.state_folder / "ohttp-keys.json"
@@ -188,7 +189,7 @@ def write_config(
     }
     path = state_dir / name / "config.json"
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    path.write_text(json.dumps(body, indent=1))
+    replace_file(path, json.dumps(body, indent=1).encode())
     return path
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from infra.stacks.options import PEOPLE
 from infra.stacks.parties import StackParties
+from tacit.adapters.disk.files import replace_file
 from tacit.codec import b64url
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.service.base.keys import write_signing_key
@@ -42,4 +43,4 @@ def write_admin_files(folder: Path, parties: StackParties, analyst_key: SigningK
     write_signing_key(folder / "analyst.key", analyst_key)
     by_model = {model: parties.of(model) for model in (SecureAggregation.name, *parties.others)}
     body = {model: one.model_dump(mode="json", exclude_none=True) for model, one in by_model.items()}
-    (folder / PARTIES).write_text(json.dumps(body, indent=1))
+    replace_file(folder / PARTIES, json.dumps(body, indent=1).encode())

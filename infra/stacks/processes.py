@@ -18,9 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
+from infra.base.room import lack_of_room
 from infra.stacks.deployment import Parts
 from infra.stacks.layout import Layout
 from infra.stacks.workers import Part
+from tacit.adapters.disk.files import replace_file
 from tacit.errors import UsageError
 from tacit.lines import lines_of
 from tacit.ports import TransportError
@@ -138,7 +140,10 @@ class ServiceProcess(Served):
             await self._fresh.wait()
 
     def last_words(self) -> str:
-        """Return the last line of the log, or an empty text."""
+        """Return the last line of the log, or an empty text; of a full file system that it is full, as the service
+        could not write that."""
+        if words := lack_of_room(self.log.parent):
+            return words
         with contextlib.suppress(OSError), self.log.open("rb") as file:
             file.seek(max(0, self.log.stat().st_size - LOG_TAIL_BYTES))
             lines = lines_of(file.read().decode("utf-8", "replace").strip())
@@ -185,13 +190,13 @@ async def running(
 def write_pids(state_dir: Path, services: Sequence[Started]) -> None:
     """Write the process ids to a file for ``read_pids``."""
     pids = {part.label: service.pid for service in services for part in service.part.services}
-    (state_dir / PIDS).write_text(json.dumps(pids))
+    replace_file(state_dir / PIDS, json.dumps(pids).encode())
 
 
 def read_pids(state_dir: Path) -> dict[str, int]:
     """Return the process ids by title, as ``tacit up`` wrote them; empty if it is not running."""
     with contextlib.suppress(OSError, ValueError):
-        found: dict[str, int] = json.loads((state_dir / PIDS).read_text())
+        found: dict[str, int] = json.loads((state_dir / PIDS).read_text("utf-8"))
         return found
     return {}
 

@@ -35,7 +35,7 @@ def with_admin(layout: Layout, entropy: Entropy) -> Layout:
     folder, ports = layout.state_dir / ADMIN, free_ports(2)
     scheme = urlsplit(layout.urls["collector"]).scheme
     urls = {**layout.urls, ADMIN: f"{scheme}://127.0.0.1:{ports[0]}"}
-    policy = json.loads(layout.policy_path.read_text())
+    policy = json.loads(layout.policy_path.read_text("utf-8"))
     made = ServiceConfigs(layout.options, urls, layout.log_key, "", policy, {})
     write_admin_files(folder, layout.all_parties, read_signing_key(layout.analyst_key))
     keys = make_people(folder, layout.state_dir / OPERATOR, lambda: bearer_token(entropy))
@@ -55,7 +55,7 @@ def with_operators(layout: Layout, entropy: Entropy) -> Layout:
     fresh = {}
     for service, config in layout.configs.items():
         name = operator_credential(service)
-        if name in layout.credentials and "operator_token" in json.loads(config.read_text()):
+        if name in layout.credentials and "operator_token" in json.loads(config.read_text("utf-8")):
             continue
         token = bearer_token(entropy)
         for holder in (OPERATOR, service):
@@ -75,5 +75,5 @@ def _let_into_collector(layout: Layout, token: bytes) -> None:
     path = layout.configs["collector"]
     amend_config(path, admin_token=f"{CREDENTIAL}.token")
     if layout.options.tls:
-        listen = json.loads(path.read_text())["listen"]
+        listen = json.loads(path.read_text("utf-8"))["listen"]
         amend_config(path, listen={**listen, **listen_files("collector", CREDENTIALS, OPERATORS)})

@@ -15,6 +15,7 @@ from infra.base.free_ports import free_ports
 from infra.base.remembered_servers import amend_config
 from infra.base.service_names import kind_of
 from infra.stacks.layout import Layout
+from tacit.adapters.disk.files import replace_file
 from tacit.errors import UsageError
 from tacit.service.metric_names import PATH as METRICS_PATH
 
@@ -41,7 +42,7 @@ class Part:
     @property
     def metrics(self) -> str | None:
         """URL of the metrics; ``None`` if the configuration has none."""
-        listen = json.loads(self.config.read_text()).get("metrics")
+        listen = json.loads(self.config.read_text("utf-8")).get("metrics")
         if not listen or not listen.get("port"):
             return None
         scheme = "https" if listen.get("tls_cert") else "http"
@@ -65,7 +66,7 @@ def further_parts(layout: Layout, leader_workers: int, helper_workers: int) -> l
     ``helper_workers`` helper processes, remove those of an earlier start, and return the processes. Raises
     ``UsageError``."""
     for name, option, more in (("leader", "leader", leader_workers > 0), ("helper", "helper", helper_workers > 1)):
-        if more and "database_file" not in json.loads(layout.configs[name].read_text()):
+        if more and "database_file" not in json.loads(layout.configs[name].read_text("utf-8")):
             raise UsageError(f"--{option}-workers needs PostgreSQL; start a new stack with --with postgres")
     for name in ("leader", "helper"):
         for old in layout.configs[name].parent.glob(CONFIG.format("*")):
@@ -80,17 +81,17 @@ def known_parts(layout: Layout) -> list[Part]:
     found = []
     for name in ("leader", "helper"):
         for path in sorted(layout.configs[name].parent.glob(CONFIG.format("*"))):
-            listen = json.loads(path.read_text())["listen"]
+            listen = json.loads(path.read_text("utf-8"))["listen"]
             found.append(_part(name, path, _url(layout, listen)))
     return found
 
 
 def _leader(layout: Layout, number: int, port: int) -> Part:
-    body = json.loads(layout.configs["leader"].read_text())
+    body = json.loads(layout.configs["leader"].read_text("utf-8"))
     path = layout.configs["leader"].parent / CONFIG.format(number)
     listen = {**body["listen"], "port": port}
     own = {"roles": ["worker"], "listen": listen, **_own_metrics(body)}
-    path.write_text(json.dumps({**body, **own}, indent=1))
+    replace_file(path, json.dumps({**body, **own}, indent=1).encode())
     return _part("leader", path, _url(layout, listen))
 
 
@@ -100,8 +101,8 @@ def _url(layout: Layout, listen: dict[str, Any]) -> str:
 
 def _helper(layout: Layout, number: int) -> Part:
     path = layout.configs["helper"].parent / CONFIG.format(number)
-    body = json.loads(layout.configs["helper"].read_text())
-    path.write_text(json.dumps({**body, **_own_metrics(body)}, indent=1))
+    body = json.loads(layout.configs["helper"].read_text("utf-8"))
+    replace_file(path, json.dumps({**body, **_own_metrics(body)}, indent=1).encode())
     return _part("helper", path, layout.urls["helper"])
 
 
@@ -117,6 +118,6 @@ def _part(name: str, path: Path, url: str) -> Part:
 
 
 def _share_address(config: Path, *, shared: bool) -> None:
-    listen = json.loads(config.read_text())["listen"]
+    listen = json.loads(config.read_text("utf-8"))["listen"]
     listen.pop("reuse_port", None)
     amend_config(config, listen={**listen, "reuse_port": True} if shared else listen)

@@ -66,8 +66,14 @@ def json_text(document: Any) -> str:
 
 
 def print_json(document: Any) -> None:
-    """Print one JSON document on stdout. Characters that control a terminal are escaped."""
-    sys.stdout.write(escaped(json_text(document)))
+    """Print one JSON document on stdout. Characters that control a terminal are escaped, and those that its encoding
+    lacks."""
+    text = json_text(document) if _takes_all() else json.dumps(document, indent=2) + "\n"
+    sys.stdout.write(escaped(text))
+
+
+def _takes_all() -> bool:
+    return (sys.stdout.encoding or "").lower().startswith("utf")
 
 
 def print_json_line(document: Any) -> None:

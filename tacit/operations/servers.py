@@ -44,7 +44,7 @@ async def _checked(
     the member's value; None if no service has one."""
     used: dict[str, Awaitable[str]] = {}
     for service, config in configs.items():
-        body = json.loads(config.read_text())
+        body = json.loads(config.read_text("utf-8"))
         for member in members:
             if member in body:
                 used[service] = check(config.parent, body[member])

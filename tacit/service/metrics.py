@@ -216,7 +216,7 @@ class Metrics:
         held = [(name, self._read_in[name], rows.get(name, [])) for name in self._read_in if self._is_level(name)]
         draft = self._kept.with_suffix(".new")
         try:
-            draft.write_text(json.dumps(held))
+            draft.write_text(json.dumps(held), "utf-8")
             draft.replace(self._kept)
         except OSError:
             self._look(shown, {})
@@ -301,7 +301,7 @@ def _processor_ticks() -> float:
 
 
 def _memory_units() -> float:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    pages = int(Path("/proc/self/statm").read_text("utf-8").split()[1])
     return pages * resource.getpagesize() / METRICS["process_resident_memory_bytes"].scale
 
 

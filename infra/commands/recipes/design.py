@@ -14,6 +14,7 @@ from infra.authoring.survey_flags import SurveyFile, amount_of_float, asking
 from infra.stacks.command_options import AsJson, policy_of
 from infra.views.influence_words import words_of
 from infra.views.terminal import answers, plain_table, print_json
+from tacit.adapters.disk.files import replacing
 from tacit.errors import FieldError, Refusal, UsageError
 from tacit.extras import require_extra
 from tacit.methods.base.statistics import STATISTICS
@@ -332,6 +333,7 @@ def draw(needs: Requirements, found: list[Alternative], chosen: Alternative, wan
         fontsize=10,
     )
     try:
-        canvas.savefig(path, dpi=130)
+        with replacing(path) as draft:
+            canvas.savefig(draft, dpi=130)
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be written; give --plot another path") from error

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.views.terminal import answers, plain_table, print_json
+from tacit.adapters.disk.files import replacing
 from tacit.errors import UsageError
 from tacit.extras import require_extra
 from tacit.methods.base.method import plain
@@ -149,6 +150,7 @@ def draw(ways: list[SearchedWay], survey: Survey, path: Path) -> None:
     place.set_xlabel("devices from which on a text is listed, with the standard error of its number")
     place.set_title(f"N = {survey.given('population'):,}, {texts_shape(survey).item_bits} bits", fontsize=10)
     try:
-        canvas.savefig(path, dpi=130)
+        with replacing(path) as draft:
+            canvas.savefig(draft, dpi=130)
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: cannot be written; give --plot another path") from error

@@ -82,7 +82,7 @@ def _claims(repetitions: int) -> Iterator[Row]:
         yield Subject(name, {"n": REPORTS}).row(CLAIM, "device", ALONE, start_up(code, repetitions))
     with scratch_folder("tacit-bench-") as folder:
         path = folder / "recipe.json"
-        path.write_text(json.dumps(RecipeKit().recipe(min_batch_size=REPORTS, population=10 * REPORTS).body()))
+        path.write_text(json.dumps(RecipeKit().recipe(min_batch_size=REPORTS, population=10 * REPORTS).body()), "utf-8")
         timing = start_up(_RECIPE.format(path=str(path), n=REPORTS), repetitions)
     yield Subject(Krr.NAME, {"n": REPORTS}).row(CLAIM, "device", READ, timing)
 

@@ -239,7 +239,7 @@ async def _serving(name: str, config: Path) -> AsyncIterator[tuple[str, int]]:
         async with asyncio.timeout(READY_SECONDS):
             line = await process.stdout.readline()
         if not line:
-            raise Fatal(f"the {name} did not start: {log.read_text()[-500:]}")
+            raise Fatal(f"the {name} did not start: {log.read_text('utf-8')[-500:]}")
         yield str(json.loads(line)["url"]), process.pid
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -85,7 +85,7 @@ class Filler:
         write_signing_key(folder / "analyst.key", self._kit.keys["analyst"])
         write_secret(folder / "collector.token", b"secret\n")
         parties = {"secure-aggregation": self._kit.parties().model_dump(mode="json")}
-        (folder / "parties.json").write_text(json.dumps(parties))
+        (folder / "parties.json").write_text(json.dumps(parties), "utf-8")
         people = [{"name": "bench", "role": "approver", "key_sha256": b64url(token_digest(KEY))}]
         people.append({"name": "other", "role": "administrator", "key_sha256": b64url(token_digest(f"{KEY}-2"))})
         write_secret(folder / "people.json", json.dumps({"people": people}).encode())
@@ -122,7 +122,7 @@ class Filler:
         paths = []
         for name, body in ((ADMIN, self._admin), (RECIPE_SERVER, self._server)):
             paths.append(self._folder / f"{name}.json")
-            paths[-1].write_text(json.dumps(body))
+            paths[-1].write_text(json.dumps(body), "utf-8")
         return Filled(paths[0], paths[1], [one.hash_text for one in self._recipes], rows)
 
     async def _fill(self, recipes: int, rows: int) -> None:

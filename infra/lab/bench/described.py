@@ -9,6 +9,7 @@ from pathlib import Path
 from infra.lab.bench.rows import Row
 from infra.tools.documents.schemas import member_notes
 from infra.tools.documents.words import page, table
+from tacit.adapters.disk.files import replace_file
 
 STAGES: Mapping[tuple[str, ...], str] = {
     ("primitive",): (
@@ -127,4 +128,4 @@ def rows_page() -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(rows_page())
+    replace_file(Path(sys.argv[1]), rows_page().encode())

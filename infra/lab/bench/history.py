@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infra.lab.bench.rows import document
+from tacit.adapters.disk.files import replace_file, replacing
 from tacit.errors import UsageError
 from tacit.extras import missing_extra
 
@@ -48,7 +49,7 @@ def save(rows: Iterable[DataclassInstance], folder: Path) -> Path:
     path = folder / f"{day}-{_commit()}.json"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(document(rows), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        replace_file(path, (json.dumps(document(rows), indent=1, ensure_ascii=False) + "\n").encode())
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or 'cannot be written'}") from error
     return path
@@ -97,7 +98,8 @@ def plot(results: Sequence[Result], out: Path) -> None:
         unit = "seconds" if "latency" in stage else "µs per report"
         _draw(axis, (f"{stage}, {role}", unit), lines, names)
     try:
-        figure.savefig(out, dpi=120)
+        with replacing(out) as draft:
+            figure.savefig(draft, dpi=120)
     except OSError as error:
         raise UsageError(f"{out}: {error.strerror or 'cannot be written'}") from error
     finally:
@@ -148,7 +150,7 @@ def _commit() -> str:
 def _git(*arguments: str) -> str:
     """The output of git, or the empty string if it fails."""
     try:
-        found = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True)  # noqa: S603, S607
+        found = subprocess.run(["git", *arguments], capture_output=True, encoding="utf-8", check=True)  # noqa: S603, S607
     except (OSError, subprocess.CalledProcessError):
         return ""
     return found.stdout.strip()

@@ -107,7 +107,7 @@ def measured(call: Callable[[], object], units: int, repetitions: int) -> Timing
 def machine() -> dict[str, Any]:
     """Return the processor's name, those of its features that kernels use, and the number of cores."""
     try:
-        text = Path("/proc/cpuinfo").read_text()
+        text = Path("/proc/cpuinfo").read_text("utf-8")
     except OSError:
         text = ""
     facts = _facts(text)

@@ -100,11 +100,11 @@ def _group(pid: int, quota_us: int) -> Iterator[None]:
     try:
         folder.mkdir()
         if (folder / "cpu.cfs_quota_us").exists():
-            (folder / "cpu.cfs_period_us").write_text(str(PERIOD_US))
-            (folder / "cpu.cfs_quota_us").write_text(str(quota_us))
+            (folder / "cpu.cfs_period_us").write_text(str(PERIOD_US), "utf-8")
+            (folder / "cpu.cfs_quota_us").write_text(str(quota_us), "utf-8")
         else:
-            (folder / "cpu.max").write_text(f"{quota_us} {PERIOD_US}")
-        (folder / "cgroup.procs").write_text(str(pid))
+            (folder / "cpu.max").write_text(f"{quota_us} {PERIOD_US}", "utf-8")
+        (folder / "cgroup.procs").write_text(str(pid), "utf-8")
     except OSError as error:
         with contextlib.suppress(OSError):
             folder.rmdir()
@@ -113,6 +113,6 @@ def _group(pid: int, quota_us: int) -> Iterator[None]:
         yield
     finally:
         with contextlib.suppress(OSError):
-            (root / "cgroup.procs").write_text(str(pid))
+            (root / "cgroup.procs").write_text(str(pid), "utf-8")
         with contextlib.suppress(OSError):
             folder.rmdir()

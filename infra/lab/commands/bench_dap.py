@@ -138,7 +138,7 @@ async def _task(
             require_near(url)
         return await fresh_task(transport, urls, shape, version)
     try:
-        members = json.loads(where["task"].read_text())
+        members = json.loads(where["task"].read_text("utf-8"))
         near = [str(members["leader"]), str(members["helper"])]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{where['task']}: not a task as the interoperation test API describes it") from error
@@ -166,7 +166,7 @@ def _ids(text: str) -> list[int]:
 
 def _total_of(path: Path) -> float:
     try:
-        return float(json.loads(path.read_text())["us_per_report"])
+        return float(json.loads(path.read_text("utf-8"))["us_per_report"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UsageError(f"{path}: not a document of tacit bench dap --json") from error
 

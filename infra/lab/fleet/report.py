@@ -23,6 +23,7 @@ from infra.lab.fleet.run import Load
 from infra.views.answer_table import AnswerRow, answers_table
 from infra.views.page_style import STYLE
 from infra.views.terminal import plain_table
+from tacit.adapters.disk.files import replace_file
 from tacit.methods.figures import MARGIN, form_of_errors, margin, number
 
 MOST_ANSWERS, WIDTH = 24, 92
@@ -189,7 +190,7 @@ def write_report(
         "fleet.html": page(document, load, verdict, pictures).encode(),
     }
     for name, data in files.items():
-        (folder / name).write_bytes(data)
+        replace_file(folder / name, data)
     return [str(folder / name) for name in files]
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from infra.lab.learning.bench import CENTRAL, LIES, NONE, OURS, Line
 from infra.views.terminal import plain_table
+from tacit.adapters.disk.files import replacing
 
 _LYING = [f"{OURS}, {name}" for name in LIES]
 _REDS = ("#f08c00", "#e8590c", "#e64980", "#9c36b5")
@@ -64,4 +65,5 @@ def write(lines: Sequence[Line], path: Path) -> None:
     place.set_ylabel("accuracy on digits that no device has")
     place.grid(visible=True, linewidth=0.4, alpha=0.5)
     place.legend(frameon=False, loc="lower right")
-    canvas.savefig(path, dpi=130)
+    with replacing(path) as draft:
+        canvas.savefig(draft, dpi=130)

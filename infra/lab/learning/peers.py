@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from infra.lab.learning.bench import CENTRAL, NONE, OURS, PLAN, central_noise, own_noise, planned
 from infra.lab.learning.population import Population, population
 from infra.lab.learning.rounds import trained
+from tacit.adapters.disk.files import replacing
 from tacit.errors import FieldError
 from tacit.learning.architectures import architecture_of
 from tacit.learning.plan import FedAvgPlan, Plan
@@ -36,18 +37,21 @@ def written(path: Path, devices: int, epsilon: float, base: Plan = PLAN, seed: i
         accuracy = trained(people, base, noise, seed)[-1].accuracy
         lines[name] = {"accuracy": accuracy, "seconds_per_round": (time.perf_counter() - began) / base.rounds}
     coins = coins_of(people, base, seed)
-    np.savez_compressed(
-        path,
-        train_features=people.train.features, train_labels=people.train.labels, held=people.held,
-        test_features=people.test.features, test_labels=people.test.labels,
-        takers=np.concatenate(coins), sizes=[len(one) for one in coins],
-        initial=architecture_of(training.architecture).initial(seed),
-        shape=[training.architecture.inputs, training.architecture.classes], steps=training.steps,
-        rates=[float(exact(training.learning_rate)), float(exact(server.learning_rate)), float(server.momentum or 0)],
-        clip=float(exact(base.clip)), sigma=central.sigma, expected=float(base.rate) * devices,
-        names=list(lines), accuracies=[one["accuracy"] for one in lines.values()],
-        seconds=[one["seconds_per_round"] for one in lines.values()],
-    )  # fmt: skip
+    with replacing(path) as draft:
+        np.savez_compressed(
+            draft,
+            train_features=people.train.features, train_labels=people.train.labels, held=people.held,
+            test_features=people.test.features, test_labels=people.test.labels,
+            takers=np.concatenate(coins), sizes=[len(one) for one in coins],
+            initial=architecture_of(training.architecture).initial(seed),
+            shape=[training.architecture.inputs, training.architecture.classes], steps=training.steps,
+            rates=[
+                float(exact(training.learning_rate)), float(exact(server.learning_rate)), float(server.momentum or 0),
+            ],
+            clip=float(exact(base.clip)), sigma=central.sigma, expected=float(base.rate) * devices,
+            names=list(lines), accuracies=[one["accuracy"] for one in lines.values()],
+            seconds=[one["seconds_per_round"] for one in lines.values()],
+        )  # fmt: skip
     return {"devices": devices, "epsilon": epsilon, "rounds": base.rounds, "lines": lines}
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.lab.measure.experiments import Experiment
+from tacit.adapters.disk.files import replacing
 
 FURTHEST = 5.0
 """A point is off if it is more than this many standard errors from its expectation; see ``false_alarm``."""
@@ -85,7 +86,7 @@ def false_alarm(found: Sequence[Measured]) -> float:
 def write_csv(found: Sequence[Measured], path: Path) -> Path:
     """Write ``measured.csv`` with a row per point; returns ``path``."""
     rows = [one.document() for one in found]
-    with path.open("w", newline="") as file:
+    with replacing(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows({name: "" if value is None else value for name, value in row.items()} for row in rows)

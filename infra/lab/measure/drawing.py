@@ -14,6 +14,7 @@ from infra.lab.measure.experiments import Model
 from infra.lab.measure.figures import MARKERS, Panel, marks, message_grid, plot
 from infra.views.terminal import plain_table
 from tacit.accounting.curves import Budget, Point, dense, sparse
+from tacit.adapters.disk.files import replacing
 
 PER_DECADE = 6
 ASIDE: dict[Model, float] = {"Agg": 0.97, "SampAgg": 1.03}
@@ -62,7 +63,8 @@ def draw(found: Sequence[Measured], budget: Budget, folder: Path) -> list[Path]:
     )
     paths = [folder / f"measured.{kind}" for kind in ("png", "svg")]
     for path in paths:
-        canvas.savefig(path, dpi=130)
+        with replacing(path) as draft:
+            canvas.savefig(draft, dpi=130)
     return paths
 
 

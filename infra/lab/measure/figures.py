@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tacit.accounting.curves import Budget, Point, dense, sparse
+from tacit.adapters.disk.files import replacing
 
 if TYPE_CHECKING:
     from infra.lab.measure.comparison import Measured
@@ -121,7 +122,8 @@ def write(figure: Figure, budget: Budget, folder: Path) -> list[Path]:
     )
     paths = [folder / f"figure{figure.number}.{kind}" for kind in ("png", "svg", "csv")]
     for path in paths[:2]:
-        canvas.savefig(path, dpi=130)
+        with replacing(path) as draft:
+            canvas.savefig(draft, dpi=130)
     _write_csv(paths[2], [point for panel in figure.panels for point in panel.points])
     return paths
 
@@ -157,7 +159,7 @@ def marks(
 
 def _write_csv(path: Path, points: Sequence[Point]) -> None:
     names = [field.name for field in fields(Point)]
-    with path.open("w", newline="") as file:
+    with replacing(path) as draft, draft.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow([*names, "agg_over_sampagg"])
         for point in points:

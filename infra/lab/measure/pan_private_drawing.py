@@ -13,6 +13,7 @@ from rich.text import Text
 
 from infra.lab.measure.pan_private_runs import FALSE_ALARM, FURTHEST, Compared
 from infra.views.terminal import plain_table
+from tacit.adapters.disk.files import replacing
 
 NAME = "pan-privacy"
 BOUND, STEPWISE, OURS, INK = "#777777", "#cc6677", "#332288", "#343a40"
@@ -75,7 +76,7 @@ def write(found: Sequence[Compared], folder: Path) -> list[Path]:
     """Write the comparison as PNG, SVG and CSV; returns the paths."""
     rows = [row(one) for one in found]
     kept = folder / f"{NAME}.csv"
-    with kept.open("w", newline="") as file:
+    with replacing(kept) as draft, draft.open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
@@ -93,7 +94,8 @@ def _draw(found: Sequence[Compared], folder: Path) -> list[Path]:
     canvas.suptitle(f"An event watched for T steps   n = {found[0].devices:,}, ε₀ = {float(found[0].epsilon0):g}")
     paths = [folder / f"{NAME}.{kind}" for kind in ("png", "svg")]
     for path in paths:
-        canvas.savefig(path, dpi=130)
+        with replacing(path) as draft:
+            canvas.savefig(draft, dpi=130)
     return paths
 
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from infra.lab.measure.shuffled import CHASING, JUMPING, SUPPORT, Needed
 from infra.lab.measure.shuffled_errors import DELTA, EPSILON, USERS, Largest
 from infra.views.terminal import plain_table
+from tacit.adapters.disk.files import replacing
 from tacit.shuffled.variants import CENTRAL, PUBLISHED, THRESHOLD, UNBIASED, ZSUM
 
 AXES = {
@@ -112,9 +113,10 @@ def write_errors(found: Sequence[Largest], out: Path) -> list[Path]:
 def _saved(figure: Any, out: Path, name: str, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
     paths = [out / f"{name}.png", out / f"{name}.svg"]
     for path in paths:
-        figure.savefig(path, dpi=150)
+        with replacing(path) as draft:
+            figure.savefig(draft, dpi=150)
     table = out / f"{name}.csv"
-    with table.open("w", encoding="utf-8", newline="") as file:
+    with replacing(table) as draft, draft.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)

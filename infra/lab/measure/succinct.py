@@ -21,6 +21,7 @@ from rich.table import Table
 
 from infra.lab.devices.vectorised import collected
 from infra.views.terminal import plain_table
+from tacit.adapters.disk.files import replacing
 from tacit.adapters.system import OsEntropy
 from tacit.methods.base.affine import AffineHashing
 from tacit.methods.base.design import SampleDesign
@@ -148,9 +149,10 @@ def write(found: Sequence[Errors], out: Path) -> list[Path]:
     axes.legend(frameon=False)
     paths = [out / "succinct.png", out / "succinct.svg"]
     for path in paths:
-        figure.savefig(path, dpi=150)
+        with replacing(path) as draft:
+            figure.savefig(draft, dpi=150)
     rows = out / "succinct.csv"
-    with rows.open("w", encoding="utf-8", newline="") as file:
+    with replacing(rows) as draft, draft.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(asdict(found[0])))
         writer.writeheader()
         writer.writerows(asdict(one) for one in found)

@@ -39,7 +39,7 @@ def main() -> None:
     """Draw the picture that the command line names. Raises ``UsageError``."""
     if len(sys.argv) != 4:
         raise UsageError("python -m infra.tools.documents.screenshot URL KEY_FILE OUT")
-    url, key, out = sys.argv[1].rstrip("/"), Path(sys.argv[2]).read_text().strip(), Path(sys.argv[3])
+    url, key, out = sys.argv[1].rstrip("/"), Path(sys.argv[2]).read_text("utf-8").strip(), Path(sys.argv[3])
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         raise UsageError(f"none of {', '.join(BROWSERS)} is installed")

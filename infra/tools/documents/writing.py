@@ -18,6 +18,7 @@ from services.admin.storage.records import QUESTION_STATES
 from services.collector.records import COLLECTION_STATES as COLLECTOR_STATES
 from services.helper.records import JOB_STATES as HELPER_JOB_STATES
 from services.leader.records import BATCH_STATES, COLLECTION_STATES, JOB_STATES
+from tacit.adapters.disk.files import replace_file
 from tacit.aggregator.records import TASK_STATES
 from tacit.errors import UsageError
 from tacit.recipe.logged import RECIPE_STATES
@@ -66,7 +67,7 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> list[Path]:
         for name, content in files.items():
             path = folder / name
             if not path.is_file() or path.read_bytes() != content:
-                path.write_bytes(content)
+                replace_file(path, content)
                 changed.append(path)
     except OSError as error:
         raise UsageError(f"{folder}: {error.strerror or 'cannot be written'}") from error

@@ -54,7 +54,7 @@ def podman(*arguments: str) -> str:
     """The output of ``podman`` with ``arguments``. Raises ``UsageError`` with its last line."""
     done = subprocess.run(  # noqa: S603 - our own arguments
         ["podman", *arguments],  # noqa: S607 - wherever the system has it
-        capture_output=True, text=True, check=False, env=podman_environment(), cwd="/",
+        capture_output=True, encoding="utf-8", errors="replace", check=False, env=podman_environment(), cwd="/",
     )  # fmt: skip
     if done.returncode:
         words = (lines_of(done.stderr.strip()) or ["refused"])[-1]

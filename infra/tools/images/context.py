@@ -71,14 +71,14 @@ class Context:
         _link(_pooled(pool / "app", "tacit", self.selection.files.items()), made / "app")
         for one in self.selection.distributions.values():
             _link(_distribution(pool / "lib", one), made / "lib")
-        (made / "Containerfile").write_text(containerfile())
-        (made / FILE).write_text(bill_of(self.selection, self.digest))
+        (made / "Containerfile").write_text(containerfile(), "utf-8")
+        (made / FILE).write_text(bill_of(self.selection, self.digest), "utf-8")
         return made
 
 
 def containerfile() -> str:
     """The Containerfile, which is the same for every image."""
-    return (files("infra.tools.images") / "Containerfile").read_text()
+    return (files("infra.tools.images") / "Containerfile").read_text("utf-8")
 
 
 def _distribution(pool: Path, one: Distribution) -> Iterable[tuple[str, Path]]:

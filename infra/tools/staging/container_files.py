@@ -46,9 +46,9 @@ def write_databases(layout: Layout, entropy: Entropy, now: float) -> None:
         address = database_address(layout, organisation)
         certify(own / "tls", authority_of(layout.state_dir, now), [f"{organisation}.database"], now, [address])
         user = database_user(organisation)
-        (own / PASSWD).write_text(f"postgres:x:{user}:{user}::/var/lib/tacit:/bin/false\n")
+        (own / PASSWD).write_text(f"postgres:x:{user}:{user}::/var/lib/tacit:/bin/false\n", "utf-8")
         (own / "state").mkdir(mode=0o700, exist_ok=True)
-    (folder / SCRIPT).write_text((files("infra.tools.staging") / SCRIPT).read_text())
+    (folder / SCRIPT).write_text((files("infra.tools.staging") / SCRIPT).read_text("utf-8"), "utf-8")
     (folder / SCRIPT).chmod(0o644)
 
 
@@ -113,7 +113,7 @@ def _give(folder: Path, user: int) -> None:
 def files_of(layout: Layout, name: str) -> tuple[list[str], list[str]]:
     """The files that a service's configuration names: the secret ones, and the others."""
     folder = layout.configs[name].parent
-    named = {text for text in _texts(json.loads(layout.configs[name].read_text())) if "/" not in text}
+    named = {text for text in _texts(json.loads(layout.configs[name].read_text("utf-8"))) if "/" not in text}
     found = sorted(text for text in named if (folder / text).is_file())
     secret = [text for text in found if not (folder / text).stat().st_mode & 0o077]
     return secret, [text for text in found if text not in secret]

@@ -134,7 +134,7 @@ def _ip(*arguments: str) -> str:
 
 
 def _run(command: Sequence[str]) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603 - our own arguments
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)  # noqa: S603 - our own arguments
     if done.returncode:
         raise UsageError(f"{' '.join(command)}: {done.stderr.strip() or 'refused'}")
     return done.stdout

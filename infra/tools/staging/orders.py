@@ -184,19 +184,19 @@ def _files(folder: Path, suffix: str = "") -> list[Path]:
 
 
 def _read(path: Path) -> Order:
-    body = json.loads(path.read_text())
+    body = json.loads(path.read_text("utf-8"))
     return Order(Act(body["act"]), tuple(body["services"]), tuple(body["also"]))
 
 
 def _answered(path: Path) -> dict[str, Any] | None:
     """The answer in ``path``, or None while there is none."""
     with contextlib.suppress(FileNotFoundError):
-        found: dict[str, Any] = json.loads(path.read_text())
+        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
         return found
     return None
 
 
 def _write(path: Path, document: Mapping[str, Any]) -> None:
     draft = path.with_suffix(".new")
-    draft.write_text(json.dumps(document))
+    draft.write_text(json.dumps(document), "utf-8")
     draft.replace(path)

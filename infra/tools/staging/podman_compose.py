@@ -14,6 +14,7 @@ from typing import Any
 from infra.backing.child import last_words
 from infra.tools.images.building import podman_environment, require_podman
 from infra.tools.staging.compose import FILE
+from tacit.adapters.disk.files import replace_file
 from tacit.errors import UsageError
 from tacit.extras import require_extra
 
@@ -36,7 +37,7 @@ class Compose:
         """Write the compose file into the folder."""
         import yaml  # type: ignore[import-untyped]
 
-        (self.folder / FILE).write_text(yaml.safe_dump(document, sort_keys=False, width=200))
+        replace_file(self.folder / FILE, yaml.safe_dump(document, sort_keys=False, width=200).encode())
 
     async def up(self, names: Sequence[str]) -> None:
         """Create and start the named services. Raises ``UsageError`` with the last line of podman-compose."""

@@ -33,6 +33,7 @@ from infra.tools.staging.fleet import tell_devices
 from infra.tools.staging.networks import entering, remove
 from infra.tools.staging.orders import carry_out_orders
 from infra.tools.staging.podman_compose import Compose
+from tacit.adapters.disk.files import replace_file
 from tacit.adapters.disk.folder_lock import alone_in
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
@@ -113,7 +114,7 @@ async def _told(
 
     def mark() -> None:
         pids = {str(log): child.group for log, child in children.items()}
-        marker.write_text(json.dumps({"mode": mode.value, "pid": os.getpid(), "agents": pids}))
+        replace_file(marker, json.dumps({"mode": mode.value, "pid": os.getpid(), "agents": pids}).encode())
 
     mark()
     looking = asyncio.gather(watch_agents(devices, runners, children, notes.print, mark), *also)
@@ -194,6 +195,6 @@ def is_held(state_dir: Path, lock: str) -> bool:
 
 def _marker(state_dir: Path) -> Running | None:
     with contextlib.suppress(OSError, ValueError, KeyError):
-        found = json.loads((state_dir / RUNNING).read_text())
+        found = json.loads((state_dir / RUNNING).read_text("utf-8"))
         return Running(Mode(found["mode"]), int(found["pid"]), found["agents"])
     return None

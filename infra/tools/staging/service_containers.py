@@ -149,7 +149,8 @@ def _stop(container: str) -> None:
 def _last_words(container: str) -> str:
     done = subprocess.run(  # noqa: S603 - our own arguments
         ["podman", "logs", "--tail", str(LAST_LINES), container],  # noqa: S607 - wherever the system has it
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=podman_environment(), cwd="/",
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", errors="replace",
+        check=False, env=podman_environment(), cwd="/",
     )  # fmt: skip
     lines = [line for line in lines_of(done.stdout) if line.strip()]
     spoken = [line for line in lines if line.startswith(WORDS)]

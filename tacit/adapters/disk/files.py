@@ -6,6 +6,7 @@ import contextlib
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
@@ -89,19 +90,43 @@ def read_bounded(path: Path, most: int) -> bytes:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write ``path`` whole or not at all, also where the machine stops meanwhile. An existing file or link is replaced,
-    never written through. Raises ``UsageError``."""
+    """Write ``path`` whole or not at all (``replacing``). Raises ``UsageError``."""
+    with replacing(path) as draft:
+        draft.write_bytes(data)
+
+
+def write_answer(path: Path, data: bytes) -> None:
+    """``replace_file`` for a path that a person named: a terminal or pipe, such as ``/dev/stdout``, takes ``data`` as
+    it is. Raises ``UsageError``."""
+    if not _is_device(path) and not path.is_fifo():
+        replace_file(path, data)
+        return
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or 'cannot be written'}") from error
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A new file beside ``path``, for the block to write; at its end it becomes ``path``, so that a full disk, an error
+    or a power cut leaves what was there. It has the suffix of ``path``, by which libraries choose a format. An existing
+    link is replaced, never written through, and an existing file's mode stays. Raises ``UsageError``."""
+    draft = path.with_name(f".{path.stem[:200]}.{os.getpid()}.new{path.suffix}")
     try:
         if _is_device(path) or (path.exists() and not path.is_file()):
             raise UsageError(f"{path}: not a regular file")
-        draft = path.with_name(f".{path.name}.{os.getpid()}.new")
         try:
-            with open(draft, "xb") as file:
-                file.write(data)
-                file.flush()
+            os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
+            if path.is_file() and not path.is_symlink():
+                draft.chmod(stat.S_IMODE(path.stat().st_mode))
+            yield draft
+            with open(draft, "rb") as file:
                 os.fsync(file.fileno())
             draft.replace(path)
             sync_folder(path.parent)
+        except FileExistsError:
+            raise
         except BaseException:
             draft.unlink(missing_ok=True)
             raise

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.lab.bench.accuracy.rows import RECALL, AccuracyRow
+from tacit.adapters.disk.files import replacing
 
 SERIES = ("o-", "s-", "D-", "^-", "v-", "P-")
 PANELS = (
@@ -33,7 +34,8 @@ def write(rows: Sequence[AccuracyRow], path: Path) -> None:
         place.set(title=title, xlabel=axis, **({} if title == RECALL else {"yscale": "log"}))
         place.grid(visible=True, which="major", linewidth=0.4, alpha=0.5)
         place.legend(frameon=False, fontsize=8)
-    canvas.savefig(path, dpi=130)
+    with replacing(path) as draft:
+        canvas.savefig(draft, dpi=130)
 
 
 def _styles() -> Iterator[tuple[str, str]]:

@@ -60,11 +60,11 @@ def trust_issuers(issuers: Sequence[BenchIssuer], layout: Layout) -> None:
     """Enter ``issuers`` in every policy of a stack whose processes are not laid out yet."""
     more = {one.name: b64url(one.signing_key.public) for one in issuers}
     for path in layout.configs.values():
-        body = json.loads(path.read_text())
+        body = json.loads(path.read_text("utf-8"))
         if "policy" in body:
             amend_config(path, policy=_with(body["policy"], more))
-    policy = json.loads(layout.policy_path.read_text())
-    layout.policy_path.write_text(json.dumps(_with(policy, more), indent=1))
+    policy = json.loads(layout.policy_path.read_text("utf-8"))
+    layout.policy_path.write_text(json.dumps(_with(policy, more), indent=1), "utf-8")
 
 
 async def publish_directories(transport: Transport, layout: Layout, issuers: Sequence[BenchIssuer], epoch: int) -> None:

@@ -107,7 +107,7 @@ def laid_out(
     with scratch_folder("tacit-bench-", 0o711) as folder:
         layout = create_layout(folder / "stack", options, OsEntropy(), now)
         leader = layout.configs["leader"]
-        amend_config(leader, limits={**json.loads(leader.read_text())["limits"], **(limits or {})})
+        amend_config(leader, limits={**json.loads(leader.read_text("utf-8"))["limits"], **(limits or {})})
         amend(layout)
         with backends(layout, parse_backends(sorted(servers), {}), OsEntropy()):
             yield Site(layout, deploy(layout, deployment))

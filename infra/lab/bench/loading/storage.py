@@ -69,7 +69,7 @@ class Database:
 
 def _postmaster(server: PostgresServer) -> int:
     """Read the id of the server's main process from its lock file."""
-    return int((server.folder / "data" / "postmaster.pid").read_text().split(maxsplit=1)[0])
+    return int((server.folder / "data" / "postmaster.pid").read_text("utf-8").split(maxsplit=1)[0])
 
 
 def has_postgres() -> bool:

@@ -12,6 +12,7 @@ from infra.lab.bench.soak.report import BYTES, Series, costs, memory, sizes
 from infra.lab.bench.soak.run import Soak
 from infra.lab.bench.soak.trends import Verdict
 from infra.views.terminal import curve, plain_table
+from tacit.adapters.disk.files import replacing
 
 CELLS = 32
 """Width of a drawn curve in terminal cells."""
@@ -72,4 +73,5 @@ def write(found: Soak, path: Path) -> None:
         place.set(title=title, xlabel="contributions", ylim=(0, None))
         place.grid(visible=True, which="major", linewidth=0.4, alpha=0.5)
         place.legend(frameon=False, fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.14))
-    canvas.savefig(path, dpi=130)
+    with replacing(path) as draft:
+        canvas.savefig(draft, dpi=130)

@@ -19,6 +19,7 @@ from infra.lab.demo.results.search_result import ROUND_HEADINGS, ROUNDS_TITLE, S
 from infra.lab.demo.results.watched_result import INTRUDER_TITLE, WatchedResult
 from infra.views.claim_words import adversary_text, epsilon_text
 from infra.views.page_style import STYLE
+from tacit.adapters.disk.files import replace_file
 from tacit.errors import UsageError
 from tacit.extras import require_extra
 from tacit.methods.figures import MARGIN, NORMAL_95
@@ -49,7 +50,7 @@ def write_report(result: DemoResult, folder: Path) -> list[str]:
         "result.json": (json.dumps(result.document(), indent=2) + "\n").encode(),
     }
     for name, data in written.items():
-        (folder / name).write_bytes(data)
+        replace_file(folder / name, data)
     return [str(folder / name) for name in written]
 
 
