@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
+from collections.abc import Callable
 
 import typer
 
@@ -18,13 +19,14 @@ from infra.authoring.slot_reservations import reservations
 from infra.stacks.api import verified_log
 from infra.stacks.command_options import policy_of
 from infra.stacks.layout import Layout
+from infra.views.recipe_outlook import tell_warnings
 from infra.views.terminal import notes, span
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.logview.live import LiveLog
 from tacit.moments import when
-from tacit.operations.drafting import Reserved, is_movable, is_tied, moved, wanted_epoch, with_free_slot
-from tacit.operations.pace import Pace
+from tacit.operations.drafting import Reserved, is_movable, is_tied, moved, soonest, with_free_slot
+from tacit.operations.pace import QUICK_EPOCH, Pace
 from tacit.ports import Clock
 from tacit.recipe.asking import asked_until
 from tacit.recipe.derive import design_of
@@ -37,25 +39,67 @@ STILL_LOOKS = 5
 """After this many looks without a new agent, no more are expected to start."""
 
 
-async def log_with_keys(layout: Layout, pace: Pace, clock: Clock) -> LiveLog:
-    """Return the stack's log, after waiting up to ``KEYS_SECONDS`` for the token keys of the epoch that a draft would
-    get now."""
+async def log_with_keys(layout: Layout, clock: Clock) -> LiveLog:
+    """Return the stack's log, after waiting up to ``KEYS_SECONDS`` for the token keys of the next epoch."""
     seconds, issuer, began = layout.options.epoch_seconds, layout.parties.issuer.name, clock.now()
+
+    def suits(live: LiveLog) -> bool:
+        shown = live.directory(issuer, int(clock.now() // seconds) + 1) is not None
+        return shown or clock.now() - began >= KEYS_SECONDS
+
+    return await _log_that(suits, layout, clock)
+
+
+async def _with_keys_for(recipe: Recipe, layout: Layout, crowd: Crowd, clock: Clock, live: LiveLog) -> LiveLog:
+    """``live``, or a later state of the log that shows token keys of an epoch in which every device can decide about
+    the movable ``recipe``. The wait is shown; it ends when the next epoch has begun and its issuer has published, which
+    it does within seconds."""
+    seconds = layout.options.epoch_seconds
+    until = (clock.now() // seconds + 1) * seconds
+
+    def suits(found: LiveLog) -> bool:
+        if _place_for(recipe, found, layout, crowd, clock.now()) is not None:
+            return True
+        return clock.now() >= until + KEYS_SECONDS
+
+    if suits(live):
+        return live
+    notes().print(f"waiting until {when(until)}, when the log shows the token keys of a later epoch", style="dim")
+    return await _log_that(suits, layout, clock)
+
+
+async def _log_that(suits: Callable[[LiveLog], bool], layout: Layout, clock: Clock) -> LiveLog:
     policy = policy_of(layout.policy_path)
     async with layout.transport() as transport:
         while True:
             live = await verified_log(transport, layout, policy)
-            waited = clock.now() - began >= KEYS_SECONDS
-            if waited or live.directory(issuer, wanted_epoch(seconds, clock.now(), pace)) is not None:
+            if suits(live):
                 return live
             await clock.sleep(LOOK_SECONDS)
+
+
+def _place_for(
+    recipe: Recipe, live: LiveLog, layout: Layout, crowd: Crowd, now: float, reserved: Reserved = ()
+) -> Recipe | None:
+    """Where to ask the movable ``recipe``: at its own time, or at an earlier one of a stack with short epochs; None
+    where the log's keys allow no time at which every device can decide."""
+    seconds, pace = layout.options.epoch_seconds, crowd.pace
+    reaches = pace.reaches(recipe.interval, seconds, now)
+    if seconds <= QUICK_EPOCH and is_asked_here(recipe, crowd):
+        quick = soonest(recipe, live, seconds, now, pace, reserved)
+        if quick is not None and (not reaches or quick.interval.end < recipe.interval.end):
+            return quick
+    if reaches:
+        return recipe
+    later = moved(recipe, live, seconds, now, pace, reserved)
+    return later if pace.reaches(later.interval, seconds, now) else None
 
 
 def ready_recipe(recipe: Recipe, layout: Layout, insisted: Insisted, *, signed: bool) -> Recipe:
     """Return ``recipe`` as it is to be published: moved if its time was left open and is too early, unchanged if
     the log already has it. Raises ``UsageError`` or ``typer.Abort`` if nothing is to be published."""
     crowd, clock = crowd_of(layout), SystemClock()
-    live = asyncio.run(log_with_keys(layout, crowd.pace, clock))
+    live = asyncio.run(log_with_keys(layout, clock))
     if live.recipe(recipe.hash) is not None:
         return recipe
     asked_here = is_asked_here(recipe, crowd)
@@ -63,6 +107,9 @@ def ready_recipe(recipe: Recipe, layout: Layout, insisted: Insisted, *, signed: 
         crowd = asyncio.run(_awaited(recipe, layout, crowd, clock))
     _tell_or_ask(too_few(recipe, crowd) if asked_here else None, "--anyway", said=insisted.anyway)
     notes().print(crowd_words(recipe, crowd), style="dim")
+    tell_warnings(recipe)
+    if not signed and is_movable(recipe, layout.options.epoch_seconds):
+        live = asyncio.run(_with_keys_for(recipe, layout, crowd, clock, live))
     if signed:
         return _timely(recipe, layout, crowd, insisted)
     with reservations(layout.state_dir, clock.now()) as held:
@@ -98,15 +145,19 @@ def _placed(
     seconds, now = layout.options.epoch_seconds, SystemClock().now()
     others = [one for one in reserved if one != (recipe.token.epoch, recipe.token.slot)]
     there, next_epoch_begins = None, None
-    if not (crowd.pace.reaches(recipe.interval, seconds, now) or insisted.now or is_tied(recipe)):
-        there = moved(recipe, live, seconds, now, crowd.pace, others)
-        if not crowd.pace.reaches(there.interval, seconds, now):
-            there, next_epoch_begins = None, (now // seconds + 1) * seconds
-        elif is_movable(recipe, seconds):
-            recipe, there = there, None
+    if is_movable(recipe, seconds) and not insisted.now:
+        place = _place_for(recipe, live, layout, crowd, now, others)
+        if place is None:
+            next_epoch_begins = (now // seconds + 1) * seconds
+        elif place.interval != recipe.interval:
+            recipe = place
             notes().print(
                 f"its time was left open: it asks {_span(recipe)}, so that every device can decide", style="dim"
             )
+    elif not (crowd.pace.reaches(recipe.interval, seconds, now) or insisted.now or is_tied(recipe)):
+        there = moved(recipe, live, seconds, now, crowd.pace, others)
+        if not crowd.pace.reaches(there.interval, seconds, now):
+            there, next_epoch_begins = None, (now // seconds + 1) * seconds
     recipe = _timely(recipe, layout, crowd, insisted, there, next_epoch_begins)
     free = with_free_slot(recipe, live, others)
     if free.token != recipe.token:

@@ -13,7 +13,7 @@ from infra.authoring.publishing_time import crowd_words, log_with_keys
 from infra.authoring.slot_reservations import reservations
 from infra.stacks.command_options import layout_of, policy_of, read_file, write_file
 from infra.stacks.layout import Layout
-from infra.views.recipe_outlook import asked_words, outlook_lines, tell_coarse
+from infra.views.recipe_outlook import asked_words, outlook_lines, tell_warnings
 from infra.views.rules_view import for_authors
 from infra.views.terminal import json_text, notes, print_json, span
 from tacit.adapters.system import SystemClock
@@ -47,7 +47,7 @@ def write_recipe(
 async def _new_in_stack(survey: Survey, layout: Layout) -> Drafted:
     """Draft the recipe for a local stack, with the reasons for which its policy will refuse it."""
     policy, crowd, clock = policy_of(layout.policy_path), crowd_of(layout), SystemClock()
-    live = await log_with_keys(layout, crowd.pace, clock)
+    live = await log_with_keys(layout, clock)
     parties, seconds = layout.parties_of(survey.model), layout.options.epoch_seconds
     with reservations(layout.state_dir, clock.now()) as held:
         found = drafted(survey, parties, live, policy, seconds, clock.now(), crowd.pace, held.slots)
@@ -93,7 +93,7 @@ def _deliver(found: Drafted, out: Path | None, stack: str, *, in_stack: bool, as
     notes().print(f"recipe {recipe.name}, hash {recipe.hash_text}, reports {interval}", style="dim")
     for line in [asked_words(recipe.interval, SystemClock().now()), *outlook_lines(recipe, found.outlook)]:
         notes().print(line, style="dim")
-    tell_coarse(recipe)
+    tell_warnings(recipe)
     if out is not None and found.refusals:
         notes().print(f"next: make {out} again without what is refused", style="dim")
     elif out is not None:

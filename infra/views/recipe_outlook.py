@@ -7,7 +7,7 @@ from infra.views.terminal import notes, span
 from tacit.models.form import Cap
 from tacit.models.forms import form_of
 from tacit.moments import when
-from tacit.operations.outlook import Hiding, Outlook, RankedOutlook, SharesOutlook, rounding_of
+from tacit.operations.outlook import Hiding, Outlook, RankedOutlook, SharesOutlook, outlook
 from tacit.operations.watched_outlook import WatchedOutlook
 from tacit.recipe.asking import DECIDING_SHARE, asked_until
 from tacit.recipe.claims import sample_of
@@ -15,11 +15,11 @@ from tacit.recipe.encoder_specs import Occurrences
 from tacit.recipe.model import Interval, Recipe
 
 
-def tell_coarse(recipe: Recipe) -> None:
-    """Print a warning if the recipe's unit is coarse for its range."""
-    coarse = rounding_of(recipe).coarse
-    if coarse is not None:
-        notes().print(f"warning: {coarse}", style="yellow")
+def tell_warnings(recipe: Recipe) -> None:
+    """Print what an analyst should know before ``recipe`` is published: a unit that is coarse for its range, and noise
+    that hides most answers."""
+    for words in outlook(recipe).warnings:
+        notes().print(f"warning: {words}", style="yellow")
 
 
 def asked_words(interval: Interval, now: float) -> str:

@@ -16,6 +16,7 @@ from infra.stacks.layout import Layout
 from infra.stacks.options import OPERATORS, PEOPLE, operator_credential
 from infra.stacks.processes import ServiceProcess
 from infra.stacks.workers import Part
+from tacit.operations.pace import QUICK_EPOCH
 from tacit.recipe.writing.sampling_plan import FILL
 from tacit.service.metric_names import PATH as METRICS_PATH
 
@@ -88,9 +89,10 @@ def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], con
             console.print(f"  {role:<13} {layout.credentials[name]}", soft_wrap=True, markup=False, highlight=False)
     seconds = layout.options.epoch_seconds
     least, most = (f"{count * seconds / 60:.0f}" for count in (1, LATEST_EPOCH))
+    ready = "one to two minutes" if seconds <= QUICK_EPOCH else f"{least} to {most} minutes"
     console.print(
-        f"Token epochs last {seconds} s. A question is asked during one; its result is ready {least} to {most} "
-        "minutes after it is published.",
+        f"Token epochs last {seconds} s. A question is asked during one; its result is ready {ready} after it is "
+        "published.",
         soft_wrap=True,
     )
     if 0 < len(agents) < layout.options.batch_floor:
@@ -113,7 +115,7 @@ def _next(layout: Layout, agents: list[Path]) -> list[str]:
     """Commands to try next, ready to be pasted."""
     place = where(layout)
     question = (
-        "--name visits --text 'How many doctor visits?' --metric mdvis --buckets 0,1,2,4,8 --rate 1 "
+        "--name visits --text 'Who saw a doctor at all?' --metric mdvis --buckets 0,1 --missing ignore --rate 1 "
         f"{_asked(layout, len(agents))}"
     )
     first = [f"tacit agent host {shlex.quote(str(agents[0].parent.parent))}"] if agents else []

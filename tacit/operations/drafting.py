@@ -14,6 +14,7 @@ from tacit.models.parties import Parties
 from tacit.moments import when
 from tacit.operations.outlook import Outlook, outlook
 from tacit.operations.pace import USUAL_PACE, Pace
+from tacit.recipe.asking import DECIDING_SHARE
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.encoder_specs import Occurrences, Watched
 from tacit.recipe.model import Recipe, TokenSlot
@@ -24,6 +25,9 @@ from tacit.recipe.writing.survey import Survey
 from tacit.rules import table as rules
 from tacit.rules.detail import needed_of
 from tacit.tlog.leaves import IssuerDirectory
+
+QUICK_STEP = 10
+"""Seconds of which the beginning and the length of a quick interval are multiples: its reports have one time anyway."""
 
 Reserved = Sequence[tuple[int, int]]
 """The epochs and slots whose tokens other drafts will spend, the one that was reserved first comes first."""
@@ -179,6 +183,31 @@ def moved(recipe: Recipe, live: LiveLog, epoch_seconds: int, now: float, pace: P
     if directory is None:
         raise UsageError(f"the log shows no token keys for epoch {epoch}; wait a moment")
     return at_place(recipe, epoch * epoch_seconds, epoch, free_slot(directory, live, reserved))
+
+
+def soonest(
+    recipe: Recipe, live: LiveLog, epoch_seconds: int, now: float, pace: Pace, reserved: Reserved = ()
+) -> Recipe | None:
+    """Move ``recipe`` to the earliest interval before which every device of ``pace`` can read it, wherever that lies in
+    an epoch; None where the log does not show that epoch's token keys yet. It lasts as long as stated, or as the
+    devices need if it was to last its whole epoch. A device holds or fetches the tokens of the current and of the next
+    epoch, so the interval may begin in either. Raises ``UsageError`` if every slot of the epoch is taken."""
+    step = math.gcd(QUICK_STEP, epoch_seconds)
+    stated = recipe.interval.duration
+    wanted = pace.quick_seconds(epoch_seconds) if stated == epoch_seconds else float(stated)
+    lasts = math.ceil(wanted / step) * step
+    begins = math.ceil((now + pace.lead_seconds(epoch_seconds) - DECIDING_SHARE * lasts) / step) * step
+    epoch = begins // epoch_seconds
+    if begins + lasts > (epoch + 1) * epoch_seconds:
+        epoch += 1
+        begins = epoch * epoch_seconds
+    directory = live.directory(recipe.token.issuer, epoch)
+    if directory is None:
+        return None
+    body = recipe.body()
+    batch = {**body["batch"], "time_precision": math.gcd(PRECISION_SECONDS, begins, lasts)}
+    timed = Recipe.from_body({**body, "batch": batch, "interval": {"start": begins, "duration": lasts}})
+    return at_place(timed, begins, epoch, free_slot(directory, live, reserved))
 
 
 def with_free_slot(recipe: Recipe, live: LiveLog, reserved: Reserved = ()) -> Recipe:

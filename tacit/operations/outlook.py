@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tacit.dp.hidden_claim import dummies_cost, unfilled_cost
+from tacit.methods.base.statistics import COUNT, HISTOGRAM
+from tacit.methods.figures import NORMAL_95
 from tacit.models.forms import form_of
 from tacit.operations.watched_outlook import WatchedOutlook, watched_outlook
 from tacit.recipe.claims import claim_of, count_cost_of, sample_of
@@ -84,13 +86,20 @@ class RankedOutlook:
 @dataclass(frozen=True)
 class Outlook:
     """The outlook of a recipe: ``shares`` for noise shares in a sum, ``hiding`` for importance sampling and dummies,
-    ``watched`` if devices watch an event, ``ranked`` for frequent items; None for what does not apply."""
+    ``watched`` if devices watch an event, ``ranked`` for frequent items; ``hidden``, in words, if its noise hides the
+    answers; None for what does not apply."""
 
     shares: SharesOutlook | None
     hiding: Hiding | None
     rounding: Rounding
     watched: WatchedOutlook | None = None
     ranked: RankedOutlook | None = None
+    hidden: str | None = None
+
+    @property
+    def warnings(self) -> list[str]:
+        """What an analyst should know before the question is published and charged."""
+        return [words for words in (self.rounding.coarse, self.hidden) if words]
 
     def document(self) -> dict[str, Any]:
         """As JSON: ``{outlook: {...}, hiding: {...}, watched: {...}, ranked: {...}, rounding: ..., warnings: [...]}``,
@@ -101,6 +110,7 @@ class Outlook:
             **({"watched": asdict(self.watched)} if self.watched else {}),
             **({"ranked": asdict(self.ranked)} if self.ranked else {}),
             **self.rounding.document(),
+            **({"warnings": self.warnings} if self.warnings else {}),
         }
 
 
@@ -108,7 +118,30 @@ def outlook(recipe: Recipe) -> Outlook:
     """Compute the outlook of ``recipe``. Raises ``Refusal`` if it cannot be computed."""
     watched = watched_outlook(recipe)
     shares = _shares(recipe) if watched is None else None
-    return Outlook(shares, _hiding(recipe), rounding_of(recipe), watched, _ranked(recipe))
+    ranked = _ranked(recipe)
+    hidden = hidden_words(recipe) if watched is None and ranked is None else None
+    return Outlook(shares, _hiding(recipe), rounding_of(recipe), watched, ranked, hidden)
+
+
+def hidden_words(recipe: Recipe) -> str | None:
+    """A warning where the margin of an answer (1.96 standard errors) exceeds an even share of the devices, so that the
+    intervals of most answers will contain 0; it says how many answers the noise would leave visible. Computed from the
+    recipe alone, for counts and histograms: where one answer has nearly all devices, that one shows nevertheless."""
+    if recipe.question.statistic not in (COUNT.name, HISTOGRAM.name):
+        return None
+    method, design = randomizer_of(recipe), design_of(recipe)
+    devices = recipe.batch.expected_contributions / max(design.sends(design.rate), 1e-9)
+    answers = max(2, method.cells)
+    share = devices / answers
+    margin = NORMAL_95 * max(method.expected_stderrs([share] * method.cells, round(devices), design))
+    if margin <= share:
+        return None
+    visible = int(devices / margin)
+    advice = f"ask for at most {visible} answers, or ask" if visible >= 2 else "ask"
+    return (
+        f"the noise hides most answers: an even share of {answers} answers is {share:,.0f} devices each, and the "
+        f"margin is ±{margin:,.0f} (95 %); {advice} more devices"
+    )
 
 
 def _ranked(recipe: Recipe) -> RankedOutlook | None:

@@ -13,7 +13,12 @@ SETTLE_SECONDS, SETTLE_SHARE = 20.0, 0.25
 seconds, or this share of an epoch if that is shorter."""
 DEVICE_SECONDS = 0.25
 """How many seconds a machine that also does other work needs for one device to read, check and answer a recipe."""
+SENDING_SECONDS = 0.1
+"""The part of ``DEVICE_SECONDS`` that remains at the time of sending."""
 USUAL_CHECK_IN = 60.0
+QUICK_SECONDS, QUICK_EPOCH = 30, 600
+"""The shortest interval in which the devices of one machine are asked, and the longest epoch of a stack whose questions
+are asked so, for people who wait for the result; both in seconds."""
 LEAST_EPOCH, EPOCH_SECONDS_EACH = 60, 1
 """The shortest default epoch, and how much of an epoch each device on a machine needs to fetch a token for every slot;
 both in seconds."""
@@ -37,9 +42,16 @@ class Pace:
         """How many seconds before the last moment for deciding a recipe must be published, with epochs of this
         length."""
         settling = min(SETTLE_SECONDS, SETTLE_SHARE * epoch_seconds)
+        return LONGEST_SPREAD * self.check_in_seconds + settling + self._work_seconds(epoch_seconds)
+
+    def quick_seconds(self, epoch_seconds: int) -> float:
+        """How many seconds an interval has at least in which all devices of the machine can answer."""
+        sending = SENDING_SECONDS * self.devices * slowness(self.busy)
+        return min(float(epoch_seconds), max(float(QUICK_SECONDS), sending))
+
+    def _work_seconds(self, epoch_seconds: int) -> float:
         work = DEVICE_SECONDS * self.devices
-        slowed = max(work, min(work * slowness(self.busy), MOST_WORK_SHARE * epoch_seconds))
-        return LONGEST_SPREAD * self.check_in_seconds + settling + slowed
+        return max(work, min(work * slowness(self.busy), MOST_WORK_SHARE * epoch_seconds))
 
     def reaches(self, interval: Interval, epoch_seconds: int, now: float) -> bool:
         """Whether every running device decides in time on a recipe that is published ``now`` (POSIX seconds)."""

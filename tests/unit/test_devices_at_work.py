@@ -97,30 +97,69 @@ def test_what_nobody_is_asked_any_more_is_published_by_nobody_unless_he_insists(
     assert "published anyway (--now)" in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize(("ahead", "says"), [(1, "publish it again after "), (2, "its time was left open: it asks ")])
-def test_a_draft_that_no_epoch_of_the_log_suits_is_not_said_to_be_moved_but_when_to_publish_it_again(
-    layout: Layout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ahead: int, says: str
+@pytest.mark.parametrize("ahead", [1, 2])
+def test_a_draft_that_no_epoch_of_the_log_suits_yet_is_published_once_one_does(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], ahead: int
 ) -> None:
-    """The last half minute of an epoch; the log shows the token keys of ``ahead`` epochs after it."""
+    """The last half minute of an epoch; the log shows the token keys of ``ahead`` epochs after the present one."""
     seconds, begins = 86_400, (EPOCH + 1) * 86_400
-    leaves = [KIT.directory_leaf(EPOCH + one) for one in range(ahead + 1)]
-    live = LiveLog.from_leaves(enumerate(leaves))
+    clock = SimClock(begins - 30.0, autojump=0.0)
 
     async def shown(*_given: object) -> LiveLog:
-        return live
+        last = int(clock.now() // seconds) + ahead
+        return LiveLog.from_leaves(enumerate(KIT.directory_leaf(epoch) for epoch in range(EPOCH, last + 1)))
 
     layout = replace(layout, options=replace(layout.options, epoch_seconds=seconds))
     monkeypatch.setattr(publishing_time, "crowd_of", lambda _layout: Crowd(60, 60, 60.0))
-    monkeypatch.setattr(publishing_time, "log_with_keys", shown)
-    monkeypatch.setattr(publishing_time, "SystemClock", lambda: SimClock(begins - 30.0))
+    monkeypatch.setattr(publishing_time, "verified_log", shown)
+    monkeypatch.setattr(publishing_time, "policy_of", lambda _path: None)
+    monkeypatch.setattr(publishing_time, "SystemClock", lambda: clock)
     draft = KIT.recipe(epoch=EPOCH + 1, start=begins, duration=240, population=60, rate=Decimal(1), min_batch_size=48)
-    if ahead == 1:
-        with pytest.raises(UsageError, match=f"{says}.*, once the log shows the token keys of a later epoch; nothing"):
-            ready_recipe(draft, layout, Insisted(), signed=False)
-        assert "its time was left open" not in capsys.readouterr().err
-    else:
-        assert ready_recipe(draft, layout, Insisted(), signed=False).token.epoch == EPOCH + 2
-        assert says in " ".join(capsys.readouterr().err.split())
+    ready = ready_recipe(draft, layout, Insisted(), signed=False)
+    assert (ready.token.epoch, ready.interval.start) == (EPOCH + 2, begins + seconds)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "its time was left open: it asks " in said
+    assert ("waiting until" in said, clock.now() >= begins) == (ahead == 1, ahead == 1)
+
+
+@pytest.mark.parametrize("busy", [0.0, 5.0])
+def test_a_stack_with_short_epochs_is_asked_as_soon_as_its_devices_can_decide(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch, busy: float
+) -> None:
+    seconds = 60
+
+    clock = SimClock(autojump=0.0)
+
+    async def shown(*_given: object) -> LiveLog:
+        now = int(clock.now() // seconds)
+        return LiveLog.from_leaves(enumerate(KIT.directory_leaf(epoch) for epoch in (now, now + 1)))
+
+    layout = replace(layout, options=replace(layout.options, epoch_seconds=seconds))
+    crowd = Crowd(60, 60, 4.0, busy)
+    monkeypatch.setattr(publishing_time, "crowd_of", lambda _layout: crowd)
+    monkeypatch.setattr(publishing_time, "verified_log", shown)
+    monkeypatch.setattr(publishing_time, "policy_of", lambda _path: None)
+    monkeypatch.setattr(publishing_time, "SystemClock", lambda: clock)
+    for began in range(EPOCH * 60, EPOCH * 60 + 60, 7):
+        clock = SimClock(float(began), autojump=0.0)
+        draft = KIT.recipe(
+            epoch=EPOCH + 1,
+            start=(EPOCH + 1) * seconds,
+            duration=seconds,
+            population=60,
+            rate=Decimal(1),
+            min_batch_size=48,
+        )
+        ready = ready_recipe(draft, layout, Insisted(), signed=False)
+        assert crowd.pace.reaches(ready.interval, seconds, clock.now())
+        assert ready.interval.start // seconds == ready.token.epoch == (ready.interval.end - 1) // seconds
+        assert (
+            ready.interval.start % ready.batch.time_precision
+            == ready.interval.duration % ready.batch.time_precision
+            == 0
+        )
+        assert ready.interval.end - began <= 120
+        assert ready.privacy == draft.privacy
 
 
 def test_a_person_at_a_terminal_is_asked_and_may_say_no(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ def check(
     The stages after draft need a stack's log. Example: tacit recipe check visits.json --stage draft
     """
     from infra.base.recipe_files import read_recipe
-    from infra.views.recipe_outlook import tell_coarse
+    from infra.views.recipe_outlook import tell_warnings
     from infra.views.recipe_view import show_check
     from tacit.operations.checking import checked
     from tacit.recipe.context import Context, Stage
@@ -125,7 +125,7 @@ def check(
         print_json(found.document())
     else:
         show_check(found, applied, answers())
-    tell_coarse(recipe)
+    tell_warnings(recipe)
     if not found.accepted:
         raise typer.Exit(1)
 
