@@ -175,7 +175,8 @@ class Decider:
         series = log.series_of(live.recipe)
         if series is None:
             return Participation(live.recipe)
-        return Participation(live.recipe, series, draws.get(series.hash) or await self._store.draw(series.hash))
+        drawn = draws.get(series.hash) or await self._store.draw(series.hash)
+        return Participation(live.recipe, series, drawn, log.ended(series.hash))
 
     async def _asked(
         self, log: LiveLog, live: LiveRecipe, part: Participation, draws: dict[bytes, SeriesDraw]

@@ -163,7 +163,8 @@ class DeviceLog:
         before = view.state
         try:
             known = [*self._keys.leaves, *self._directories.leaves]
-            return await self._pages.read(view, LeafSigners(self._policy), known)
+            signers = LeafSigners(self._policy, (), self._required.log_key.public)
+            return await self._pages.read(view, signers, known)
         finally:
             if view.state != before:
                 await self._store.keep({Fact.LOG_STATE: view.state.encode()})

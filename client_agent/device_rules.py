@@ -129,7 +129,7 @@ def _budget(recipe: Recipe, budget: Budget, context: Context, entries: Sequence[
         own = unb64url(recipe.series.hash)
         if context.series is None or any(entry.series_hash == own and entry.charged_epsilon for entry in entries):
             return None
-        charge = series_charge(context.series, ChargeState.PENDING)
+        charge = series_charge(context.series, ChargeState.PENDING, context.ended)
     since, beside = ledger_time(context) - budget.seconds, budget.account.with_relay()
     refused = _over(charge, budget.account, charged(entries, since))
     if refused is None and beside is not None:

@@ -5,7 +5,8 @@ through ``tacit.rules.series_table``; a series comes before its rounds. The rule
 ``issuer-unknown``, ``directory-key-invalid``, ``directory-exists``, ``directory-epoch-seconds``, ``directory-over``,
 ``directory-late``; ``opt-in-recipe``, ``opt-in-signer``, ``opt-in-exists``, ``opt-in-mismatch``, ``opt-in-late``;
 ``void-recipe``, ``void-signer``, ``void-mismatch``, ``void-opt-in``, ``void-early``, ``void-released``,
-``void-exists``; ``recipe-exists``, ``series-exists``, ``slot-share``; ``census-room``; ``census-share-recipe``,
+``void-exists``; ``recipe-exists``, ``series-exists``, ``slot-share``; ``series-end-series``,
+``series-end-signer``, ``series-end-exists``, ``series-end-late``; ``census-room``; ``census-share-recipe``,
 ``census-share-signer``, ``census-share-mismatch``, ``census-share-opt-in``, ``census-share-early``,
 ``census-share-void``, ``census-share-exists``; ``gateway-unknown``, ``ohttp-key-invalid``,
 ``ohttp-config-rotation``, ``ohttp-config-exists``, ``ohttp-config-order``, ``ohttp-config-over``,
@@ -21,14 +22,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from recipe_server.room import census_room, recipe_room
-from recipe_server.rounds import round_before, series_of
+from recipe_server.room import census_room, recipe_room, series_room
+from recipe_server.rounds import ended_of, round_before, series_of, stored_series
 from recipe_server.slots import SlotTable, directory_of
 from recipe_server.store import RecipeTx
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
 from tacit.ledger.account import Charge
 from tacit.logview.live import LiveLog
+from tacit.logview.signers import LeafSigners
 from tacit.moments import moment
 from tacit.ohttp import KeyConfig
 from tacit.recipe.census import Census
@@ -40,7 +42,17 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.rules import series_table as series_rules
 from tacit.rules import table as rules
-from tacit.tlog.leaves import Body, CensusShare, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, Void
+from tacit.tlog.leaves import (
+    Body,
+    CensusShare,
+    IssuerDirectory,
+    LeafType,
+    OhttpConfig,
+    OptIn,
+    SeriesEnd,
+    SignedLeaf,
+    Void,
+)
 from tacit.tlog.pages import entry_room
 from tacit.tokens.blind_rsa import TokenKey
 
@@ -53,8 +65,8 @@ MAX_CENSUS_CELLS = 2048  # of all censuses that count, together: every device fe
 KEY_SET_MARGIN = 8
 """A key set must be in the log at least ``1 / KEY_SET_MARGIN`` of a period before its own period begins: devices that
 look at the log at least that often all change keys at one moment."""
-_RESERVED = frozenset({LeafType.OPT_IN, LeafType.CENSUS_SHARE})
-"""The leaf types whose room is already taken by their recipe."""
+_RESERVED = frozenset({LeafType.OPT_IN, LeafType.CENSUS_SHARE, LeafType.SERIES_END})
+"""The leaf types whose room is already taken by their recipe or series."""
 _OF_ANALYSTS = frozenset({LeafType.RECIPE, LeafType.SERIES})
 _CHEAP_FIRST = ("analyst-unknown", "recipe-signature")
 
@@ -66,6 +78,8 @@ class Admission:
     policy: Policy
     accept_late_directories: bool
     ended_seconds: int
+    log_key: bytes
+    """The public key of the log's checkpoints, under which its operator may end a series."""
 
     async def admit(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
         """How to register ``leaf``, if it may enter the log at ``now`` (POSIX seconds). Raises ``Refusal``."""
@@ -85,6 +99,8 @@ class Admission:
             return await self._recipe(leaf, tx, now)
         if leaf.type is LeafType.SERIES:
             return await self._series(leaf, tx, now)
+        if leaf.type is LeafType.SERIES_END:
+            return await self._series_end(leaf, tx, now)
         if leaf.type is LeafType.OPT_IN:
             return await self._opt_in(leaf, tx, now)
         if leaf.type is LeafType.VOID:
@@ -105,6 +121,7 @@ class Admission:
             now=now,
             leaf=leaf,
             series=series,
+            ended=await ended_of(tx, series),
             round_owner=None
             if series is None or place is None
             else await tx.series.round_owner(series.hash, place.index),
@@ -165,6 +182,29 @@ class Admission:
 
         async def register(tx: RecipeTx, index: int) -> None:
             await tx.series.add(series, index)
+
+        return register
+
+    async def _series_end(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
+        end = _body(leaf, SeriesEnd)
+        logged = await tx.series.find(unb64url(end.series_hash))
+        if logged is None:
+            raise Refusal("series-end-series", "the log does not hold the series")
+        data = (await tx.leaves([logged.index]))[logged.index]
+        series = stored_series(data)
+        known = {series.hash_text: series}
+        key = LeafSigners(self.policy, (), self.log_key).key_of(leaf, {}, known)
+        if key is None:
+            may = "the log itself" if end.role == "log" else series.probe.parties.analyst.operator
+            raise Refusal("series-end-signer", f"signed by {leaf.signer}; {may} must sign it")
+        _check_signature(leaf, key)
+        if logged.end_index is not None:
+            raise Refusal("series-end-exists", f"leaf {logged.end_index} has ended the series already")
+        if now >= logged.ends_at:
+            raise Refusal("series-end-late", f"the series was over at {moment(logged.ends_at)}")
+
+        async def register(tx: RecipeTx, index: int) -> None:
+            await tx.series.end(series, index, int(now))
 
         return register
 
@@ -313,6 +353,8 @@ async def _check_period(config: OhttpConfig, tx: RecipeTx, now: float) -> None:
 def _room_of(leaf: SignedLeaf) -> int:
     """Bytes that a leaf takes of the room of all live entries."""
     size = len(leaf.encode())
+    if leaf.type is LeafType.SERIES:
+        return series_room(size)
     if leaf.type is not LeafType.RECIPE:
         return entry_room(size)
     recipe = Recipe.from_body(leaf.body)

@@ -54,7 +54,7 @@ async def live_entries(tx: RecipeTx, size: int, now: float, ended_seconds: int, 
         token = stored_recipe(recipe_leaves[recipe.index]).token
         wanted.add((token.issuer, token.epoch))
     for series in await tx.series.live(moment - ended_seconds, policy):
-        indices.add(series.index)
+        indices.update((series.index, *([] if series.end_index is None else [series.end_index])))
         changes.add(series.ends_at + ended_seconds)
     for directory in await tx.directories():
         current = moment // directory.epoch_seconds

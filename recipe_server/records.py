@@ -25,6 +25,8 @@ class LoggedSeries:
     ends_at: int
     analyst: str
     is_open: bool = True
+    end_index: int | None = None
+    """The index of the leaf that has ended it."""
 
 
 @dataclass(frozen=True, slots=True)

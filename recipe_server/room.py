@@ -6,8 +6,8 @@ elsewhere; nothing else may have theirs, so an issuer's next directory has room 
 there are.
 
 A recipe takes room of its analyst's for itself, its opt-ins and, if it is a census, both shares, from the moment that
-it enters the log. The counted room is never less than what is live later, so nothing that was admitted can make the
-pages too many.
+it enters the log; a series for itself and the leaf that may end it. The counted room is never less than what is live
+later, so nothing that was admitted can make the pages too many.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from tacit.recipe.policy import Policy
 from tacit.tlog.pages import CAPACITY, entry_room
 
 AGGREGATORS_LEAF = 1280
-"""Most bytes of an opt-in or void leaf: two names of 253 characters, three hashes, a signature."""
+"""Most bytes of an opt-in or void leaf, or one that ends a series: two names of 253 characters, three hashes, a
+signature."""
 CELL_SIZE = 24
 """Most bytes of a census share for each conjunction."""
 PARTS = 8
@@ -34,6 +35,11 @@ PARTS = 8
 def recipe_room(leaf_size: int) -> int:
     """Room in bytes of a recipe with its two opt-ins."""
     return entry_room(leaf_size) + 2 * entry_room(AGGREGATORS_LEAF)
+
+
+def series_room(leaf_size: int) -> int:
+    """Room in bytes of a series with the leaf that may end it."""
+    return entry_room(leaf_size) + entry_room(AGGREGATORS_LEAF)
 
 
 def census_room(cells: int, count: int = 1) -> int:
@@ -100,7 +106,7 @@ class Room:
         series = {one.index: one.analyst for one in await SeriesRows(self._connection).live(gone, policy)}
         sizes = sa.select(ENTRIES.c.position, _ENCODED).where(ENTRIES.c.position.in_(series))
         for row in await self._connection.execute(sizes):
-            found.add(series[row.position], int(row[1]) + entry_room(0))
+            found.add(series[row.position], int(row[1]) + series_room(0))
         return found
 
     async def _sum(self, table: sa.Table, live: sa.ColumnElement[bool]) -> int:

@@ -9,7 +9,7 @@ from tacit.codec import unb64url
 from tacit.errors import DecodeError, Fatal
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.recipe.series import Series
+from tacit.recipe.series import Ended, Series
 from tacit.tlog.leaves import SignedLeaf
 
 
@@ -19,6 +19,14 @@ async def series_of(tx: RecipeTx, recipe: Recipe) -> Series | None:
     if logged is None:
         return None
     return stored_series((await tx.leaves([logged.index]))[logged.index])
+
+
+async def ended_of(tx: RecipeTx, series: Series | None) -> Ended | None:
+    """How a series in the log was ended, if it was."""
+    logged = None if series is None else await tx.series.find(series.hash)
+    if logged is None or logged.end_index is None:
+        return None
+    return await tx.series.ended_at(logged.hash, logged.end_index)
 
 
 async def round_before(tx: RecipeTx, recipe: Recipe, series: Series | None) -> Recipe | None:

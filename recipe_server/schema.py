@@ -122,9 +122,14 @@ SERIES = sa.Table(
     sa.Column("epsilon_with_relay", sa.String(32), nullable=False, server_default=sa.text("'0'")),
     sa.Column("analyst", sa.String(253), nullable=False, server_default=""),
     sa.Column("signing_key", sa.String(43), nullable=False, server_default=""),
+    sa.Column("end_position", sa.BigInteger, nullable=True),
+    sa.Column("shown_until", sa.BigInteger, nullable=True),
     sa.Index("series_by_account", "account", "ends_at"),
     info={
-        "holds": "index, account, analyst with its key, total claim, start and end",
+        "holds": (
+            "index, account, analyst with its key, total claim, start, end; index of the leaf that ended it, and until "
+            "when that is shown"
+        ),
         "kept": "always",
     },
 )

@@ -14,7 +14,11 @@ from tacit.models.forms import form_of
 from tacit.recipe.charges import series_charge, series_cost, with_relay_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.recipe.series import Series
+from tacit.recipe.series import Ended, Series
+
+END_SHOWN = 2 * 86_400
+"""Seconds for which readers are shown at least that a series was ended: devices that were charged for all of it learn
+from it that they may count less."""
 
 
 class SeriesRows:
@@ -50,24 +54,53 @@ class SeriesRows:
     async def find(self, series_hash: bytes) -> LoggedSeries | None:
         """The series with this hash, or None."""
         row = (await self._connection.execute(sa.select(SERIES).where(SERIES.c.hash == series_hash))).first()
-        return None if row is None else LoggedSeries(row.hash, row.position, row.ends_at, row.analyst)
+        if row is None:
+            return None
+        is_open = row.end_position is None
+        return LoggedSeries(row.hash, row.position, row.ends_at, row.analyst, is_open, row.end_position)
+
+    async def end(self, series: Series, index: int, now: int) -> None:
+        """Record that the leaf at ``index`` has ended a series at ``now``: from then on it is charged what its rounds
+        cost."""
+        charge = series_charge(series, ChargeState.PENDING, ended := await self.ended_at(series.hash, index))
+        values = {
+            "epsilon": f"{charge.cost.epsilon:f}",
+            "epsilon_with_relay": f"{with_relay_of(series, ended):f}",
+            "ends_at": charge.end,
+            "end_position": index,
+            "shown_until": now + END_SHOWN,
+        }
+        await self._connection.execute(sa.update(SERIES).where(SERIES.c.hash == series.hash).values(**values))
+
+    async def ended_at(self, series_hash: bytes, index: int) -> Ended:
+        """What a series is that the leaf at ``index`` ends: its rounds in the log, all of which come before."""
+        last, count = sa.func.max(RECIPES.c.ends_at), sa.func.count()
+        joined = sa.join(SERIES_ROUNDS, RECIPES, RECIPES.c.hash == SERIES_ROUNDS.c.recipe_hash)
+        statement = sa.select(last, count).select_from(joined).where(SERIES_ROUNDS.c.series_hash == series_hash)
+        until, rounds = (await self._connection.execute(statement)).one()
+        return Ended(index, rounds, until or 0)
 
     async def live(self, gone: int, policy: Policy) -> list[LoggedSeries]:
         """The series that readers still need, in the order of the log: rounds may come, as long as ``policy`` names
-        the analyst with its key, until the series ends, and each is live until it has ended before ``gone`` (POSIX
-        seconds). ``ends_at`` is when the last of them does."""
+        the analyst with its key and no leaf has ended the series, until its time is over; and each is live until it
+        has ended before ``gone`` (POSIX seconds). ``ends_at`` is when the last of them does."""
         last = sa.func.max(RECIPES.c.ends_at)
         rounds = sa.join(SERIES_ROUNDS, RECIPES, RECIPES.c.hash == SERIES_ROUNDS.c.recipe_hash)
         ends = sa.select(SERIES_ROUNDS.c.series_hash, last.label("last")).select_from(rounds)
         published = ends.group_by(SERIES_ROUNDS.c.series_hash).subquery()
         joined = sa.outerjoin(SERIES, published, published.c.series_hash == SERIES.c.hash)
-        statement = sa.select(SERIES, published.c.last).select_from(joined).where(SERIES.c.ends_at > gone)
+        statement = (
+            sa.select(SERIES, published.c.last)
+            .select_from(joined)
+            .where(sa.or_(SERIES.c.ends_at > gone, SERIES.c.shown_until > gone))
+        )
         found = []
         for row in await self._connection.execute(statement.order_by(SERIES.c.position)):
-            is_open = policy.trusts(row.analyst, row.signing_key)
-            ends_at = row.ends_at if is_open else row.last or 0
+            is_open = row.end_position is None and policy.trusts(row.analyst, row.signing_key)
+            ends_at = row.ends_at if is_open else max(row.last or 0, row.shown_until or 0)
             if ends_at > gone:
-                found.append(LoggedSeries(row.hash, row.position, ends_at, row.analyst, is_open))
+                one = LoggedSeries(row.hash, row.position, ends_at, row.analyst, is_open, row.end_position)
+                found.append(one)
         return found
 
     async def held_slots(self, issuer: str, first: int, last: int) -> dict[int, dict[int, tuple[bytes, str]]]:
@@ -92,7 +125,8 @@ class SeriesRows:
         states = await self._round_states(wanted, now) if rows else {}
 
         def charge(row: sa.Row[tuple[object, ...]]) -> Charge:
-            state = series_state(states.get(row.hash, ()), row.ends_at, now)
+            until = row.ends_at if row.end_position is None or row.hash in states else 0
+            state = series_state(states.get(row.hash, ()), until, now)
             cost = Cost(Decimal(row.epsilon), Decimal(row.delta))
             beside = Decimal(row.epsilon_with_relay)
             return Charge(row.account, row.hash, row.name, row.starts_at, row.ends_at, cost, state, beside, row.analyst)

@@ -61,7 +61,7 @@ class RecipeService:
         self._announcer = announcer
         self._key = read_signing_key(config.log_key)
         policy = operator_policy(config.policy)
-        self._admission = Admission(policy, config.accept_late_directories, config.ended_seconds)
+        self._admission = Admission(policy, config.accept_late_directories, config.ended_seconds, self._key.public)
         self._store = store
         self.grown: Callable[[], None] | None = None
         """Called after an entry was added, so that witnesses are asked to cosign it."""

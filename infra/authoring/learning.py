@@ -129,7 +129,7 @@ async def begun(files: Files, at: Place, layout: Layout, key: Signer, start: int
     plan = files.plan
     with turn_in(layout.state_dir, LOCK):
         log = await at.log()
-        named = [one for one in log.series if one.series.name == plan.name]
+        named = [one for one in log.series if one.series.name == plan.name and one.ended is None]
         if named:
             if start is not None:
                 notes().print(f"{plan.name} is in the log already; --start changes nothing", style="yellow")

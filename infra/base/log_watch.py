@@ -90,7 +90,7 @@ class Watch:
         self._audit = self._new_audit()
 
     def _new_audit(self) -> Audit:
-        return Audit(self._place.policy)
+        return Audit(self._place.policy, self._place.key.public)
 
     async def verify(self, stage: Stage) -> LogReport:
         """Read the log and check its integrity: signatures, hashes, tiles, consistency, cosignatures."""

@@ -219,4 +219,5 @@ def own_charges(live: LiveLog, rows: Mapping[bytes, TaskRow], now: float) -> tup
         else:
             series[whole.hash] = whole
             rounds.setdefault(whole.hash, []).append(state)
-    return (*found, *series_charges(series.values(), rounds, now))
+    ended = ((one, live.ended(one.hash)) for one in series.values())
+    return (*found, *series_charges(ended, rounds, now))

@@ -15,10 +15,11 @@ from typing import Final
 from tacit.errors import DecodeError, Refusal
 from tacit.logview.live import LiveJoin, LiveLog
 from tacit.logview.paged import Get, PagedReader
-from tacit.logview.signers import LeafSigners, recipe_in
+from tacit.logview.signers import LeafSigners, recipe_in, series_in
 from tacit.logview.view import LogView, VerifiedEntry, signature_fault
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.recipe.series import Series
 from tacit.tlog.checkpoint import LogPolicy
 from tacit.tlog.leaves import LeafType, SignedLeaf
 
@@ -33,10 +34,12 @@ _ENDS: Final = {
 class LogContents:
     """The contents of the first ``count`` entries of a log. ``version`` counts the changes that affect accounts."""
 
-    def __init__(self, policy: Policy, version: int = 0) -> None:
-        self._signers = LeafSigners(policy)
+    def __init__(self, policy: Policy, log_key: bytes, version: int = 0) -> None:
+        """``policy`` pins the keys of issuers and gateways, ``log_key`` is that of the log's checkpoints."""
+        self._signers = LeafSigners(policy, (), log_key)
         self._joined = LiveJoin()
         self._recipes: dict[str, Recipe] = {}
+        self._series: dict[str, Series] = {}
         self._keys: dict[LeafType, deque[tuple[int, bytes]]] = {kind: deque(maxlen=KEYS_KEPT) for kind in _ENDS}
         self.count = 0
         self.version = version
@@ -58,7 +61,11 @@ class LogContents:
             with contextlib.suppress(DecodeError):
                 recipe = recipe_in(leaf.body_bytes())
                 self._recipes.setdefault(recipe.hash_text, recipe)
-        public = self._signers.key_of(leaf, self._recipes)
+        elif leaf.type is LeafType.SERIES:
+            with contextlib.suppress(DecodeError):
+                series = series_in(leaf.body_bytes())
+                self._series.setdefault(series.hash_text, series)
+        public = self._signers.key_of(leaf, self._recipes, self._series)
         if public is None:
             return None
         fault = signature_fault(index, leaf, public)
@@ -83,7 +90,7 @@ class RememberedLog:
     def __init__(self, get: Get, required: LogPolicy, policy: Policy) -> None:
         """``get`` fetches from the log, which is under the pinned key and the cosignatures of ``required``; ``policy``
         pins the keys of issuers and gateways."""
-        self._signers = LeafSigners(policy)
+        self._signers = LeafSigners(policy, (), required.log_key.public)
         self._view = LogView(required)
         self._pages = PagedReader(get)
         self._live = LiveLog()

@@ -49,7 +49,7 @@ class FolderLog:
         self._stack = contextlib.ExitStack()
         self._examined = EMPTY_ROOT
         """The root of the tree of the entries that ``contents`` holds."""
-        self.contents = LogContents(policy)
+        self.contents = LogContents(policy, key.public)
 
     def open(self) -> None:
         """Open the folder, with everything that an earlier process has read. Where another process has it, entries are
@@ -115,7 +115,7 @@ class FolderLog:
     async def _examine(self, size: int) -> bool:
         before = self.contents
         if before.count > size or self.tree.root(before.count) != self._examined:
-            self.contents, self._examined = LogContents(self._policy, before.version + 1), EMPTY_ROOT
+            self.contents, self._examined = LogContents(self._policy, self._key.public, before.version + 1), EMPTY_ROOT
         unsynced = 0
         while self.contents.count < size:
             end = min(size, self.contents.count + CHUNK)

@@ -21,8 +21,18 @@ from tacit.recipe.charges import charge_of, is_refundable, series_charges
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Recipe
-from tacit.recipe.series import Series
-from tacit.tlog.leaves import Body, CensusShare, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, Void
+from tacit.recipe.series import Ended, Series
+from tacit.tlog.leaves import (
+    Body,
+    CensusShare,
+    IssuerDirectory,
+    LeafType,
+    OhttpConfig,
+    OptIn,
+    SeriesEnd,
+    SignedLeaf,
+    Void,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +84,8 @@ class LiveSeries:
     index: int
     leaf: SignedLeaf
     series: Series
+    ended: Ended | None = None
+    """How it was ended, if it was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +128,18 @@ class LiveLog:
         wanted = recipe.series.hash
         return next((item.series for item in self.series if item.series.hash_text == wanted), None)
 
+    @property
+    def open_series(self) -> tuple[Series, ...]:
+        """The series that no leaf has ended."""
+        return tuple(item.series for item in self.series if item.ended is None)
+
+    def ended(self, series_hash: bytes) -> Ended | None:
+        """How the series was ended; None if it is not in the log, or goes on."""
+        return next((item.ended for item in self.series if item.series.hash == series_hash), None)
+
     def round_of(self, recipe: Recipe) -> Series | None:
-        """The series of which ``recipe`` is a round: it fits, and no other recipe has its index."""
+        """The series of which ``recipe`` is a round: it fits, no other recipe has its index, and no leaf before it has
+        ended the series."""
         series = self.series_of(recipe)
         if series is None or recipe.series is None:
             return None
@@ -150,6 +172,7 @@ class LiveLog:
             opt_ins=live.opt_ins,
             censuses=self.censuses,
             series=series,
+            ended=None if series is None else self.ended(series.hash),
             round_owner=self.round_owner(live.recipe),
             round_before=self.round_before(live.recipe),
         )
@@ -172,6 +195,7 @@ class LiveJoin:
     def __init__(self) -> None:
         self.recipes: dict[str, LiveRecipe] = {}
         self.series: dict[str, LiveSeries] = {}
+        self.ends: dict[str, int] = {}
         self.opt_ins: dict[str, dict[str, tuple[VerifiedEntry, OptIn]]] = {}
         self.voids: dict[str, dict[str, Void]] = {}
         self.shares: dict[str, dict[str, tuple[int, CensusShare]]] = {}
@@ -182,15 +206,16 @@ class LiveJoin:
 
     def live(self) -> LiveLog:
         """The log joined from all entries so far."""
+        rounds = self.rounds()
         return LiveLog(
             recipes=tuple(self.live_recipes()),
             directories=tuple(self.directories.values()),
             ohttp_configs=tuple(self.configs.values()),
             censuses=tuple(self.censuses()),
             unreadable=tuple(self.unreadable),
-            series=tuple(self.series.values()),
+            series=tuple(self.live_series(rounds)),
             _slots=dict(self.slots),
-            _rounds=self.rounds(),
+            _rounds=rounds,
         )
 
     def add(self, entry: VerifiedEntry) -> None:
@@ -202,6 +227,8 @@ class LiveJoin:
             elif leaf.type is LeafType.SERIES:
                 series = series_in(leaf.body_bytes())
                 self.series.setdefault(series.hash_text, LiveSeries(entry.index, leaf, series))
+            elif leaf.type is LeafType.SERIES_END:
+                self.ends.setdefault(leaf.body_as(SeriesEnd).series_hash, entry.index)
             elif leaf.type is LeafType.OPT_IN:
                 opt_in = leaf.body_as(OptIn)
                 self.opt_ins.setdefault(opt_in.recipe_hash, {}).setdefault(opt_in.role, (entry, opt_in))
@@ -234,14 +261,28 @@ class LiveJoin:
         return None if found is None else found.recipe
 
     def rounds(self) -> dict[tuple[bytes, int], bytes]:
-        """For each (series, index) the recipe that holds that round: the first one in the log that fits."""
+        """For each (series, index) the recipe that holds that round: the first one in the log that fits, before the
+        series was ended."""
         found: dict[tuple[bytes, int], bytes] = {}
         for live in self.recipes.values():
             place = live.recipe.series
             item = None if place is None else self.series.get(place.hash)
-            if place is not None and item is not None and _fits(item.series, live.recipe):
+            if place is None or item is None or live.index > self.ends.get(place.hash, live.index):
+                continue
+            if _fits(item.series, live.recipe):
                 found.setdefault((item.series.hash, place.index), live.recipe.hash)
         return found
+
+    def live_series(self, rounds: Mapping[tuple[bytes, int], bytes]) -> Iterable[LiveSeries]:
+        """All series, each with its end; ``rounds`` as ``rounds`` returns."""
+        asked: dict[bytes, list[Recipe]] = {}
+        by_hash = {live.recipe.hash: live.recipe for live in self.recipes.values()}
+        for (series_hash, _), owner in rounds.items():
+            asked.setdefault(series_hash, []).append(by_hash[owner])
+        for text, item in self.series.items():
+            own = asked.get(item.series.hash, [])
+            until = max((recipe.interval.end for recipe in own), default=0)
+            yield item if text not in self.ends else replace(item, ended=Ended(self.ends[text], len(own), until))
 
     def live_recipes(self) -> Iterable[LiveRecipe]:
         """All recipes with what the log says about them."""
@@ -284,7 +325,8 @@ def charges_of(log: LiveLog, now: float, before: float = math.inf) -> tuple[Char
             rounds[series.hash].append(state)
         if live.index < before:
             found.append(charge_of(live.recipe, state if series is None else ChargeState.COVERED))
-    return (*found, *series_charges((item.series for item in log.series if item.index < before), rounds, now))
+    charged = ((item.series, item.ended) for item in log.series if item.index < before)
+    return (*found, *series_charges(charged, rounds, now))
 
 
 def state_of(live: LiveRecipe, now: float) -> ChargeState:

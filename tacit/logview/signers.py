@@ -10,8 +10,18 @@ from tacit.codec import unb64url
 from tacit.errors import DecodeError
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.recipe.series import Series
-from tacit.tlog.leaves import Body, CensusShare, IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, Void
+from tacit.recipe.series import LOG_SIGNER, Series
+from tacit.tlog.leaves import (
+    Body,
+    CensusShare,
+    IssuerDirectory,
+    LeafType,
+    OhttpConfig,
+    OptIn,
+    SeriesEnd,
+    SignedLeaf,
+    Void,
+)
 
 B = TypeVar("B", bound=Body)
 
@@ -27,30 +37,36 @@ AGGREGATORS_LEAVES: dict[LeafType, type[OptIn | Void | CensusShare]] = {
 class LeafSigners:
     """``LeafKeys`` by policy: pinned keys of issuers and gateways, else those that the logged recipes name.
 
-    A recipe names its analyst's key itself; the rule ``analyst-unknown`` decides whether that analyst is trusted.
+    A recipe names its analyst's key itself; the rule ``analyst-unknown`` decides whether that analyst is trusted. A
+    series may be ended by its analyst, and under ``log_key``, that of the checkpoints.
     """
 
-    def __init__(self, policy: Policy, known: Sequence[SignedLeaf] = ()) -> None:
+    def __init__(self, policy: Policy, known: Sequence[SignedLeaf] = (), log_key: bytes | None = None) -> None:
         self._policy = policy
         self._known = known
+        self._log_key = log_key
 
     def keys_of(self, leaves: Sequence[SignedLeaf]) -> list[bytes | None]:
         """Key of each leaf's signer; None where the signer does not have that role in any recipe, among the leaves or
         those ``known`` from before."""
         if not leaves:
             return []
-        shown = map(_recipe_of, [*self._known, *leaves])
-        recipes = {recipe.hash_text: recipe for recipe in shown if recipe is not None}
-        return [self.key_of(leaf, recipes) for leaf in leaves]
+        shown = [*self._known, *leaves]
+        recipes = {recipe.hash_text: recipe for recipe in map(_recipe_of, shown) if recipe is not None}
+        series = {one.hash_text: one for one in map(_series_of, shown) if one is not None}
+        return [self.key_of(leaf, recipes, series) for leaf in leaves]
 
-    def key_of(self, leaf: SignedLeaf, recipes: Mapping[str, Recipe]) -> bytes | None:
-        """The key of one leaf's signer; ``recipes`` holds, by hash, the recipes that are in the log with it."""
+    def key_of(self, leaf: SignedLeaf, recipes: Mapping[str, Recipe], series: Mapping[str, Series]) -> bytes | None:
+        """The key of one leaf's signer; ``recipes`` and ``series`` hold, by hash, those that are in the log with it."""
         if leaf.type is LeafType.RECIPE:
             recipe = _recipe_of(leaf)
             return None if recipe is None else _if_signed_by(recipe.parties.analyst, leaf)
         if leaf.type is LeafType.SERIES:
-            series = _series_of(leaf)
-            return None if series is None else _if_signed_by(series.probe.parties.analyst, leaf)
+            own = _series_of(leaf)
+            return None if own is None else _if_signed_by(own.probe.parties.analyst, leaf)
+        if leaf.type is LeafType.SERIES_END:
+            end = _body_of(leaf, SeriesEnd)
+            return None if end is None else self._ending_key(leaf, end, series.get(end.series_hash))
         if leaf.type in AGGREGATORS_LEAVES:
             body = _body_of(leaf, AGGREGATORS_LEAVES[leaf.type])
             recipe = None if body is None else recipes.get(body.recipe_hash)
@@ -61,6 +77,13 @@ class LeafSigners:
         if leaf.type is LeafType.ISSUER_DIRECTORY:
             return self._issuer_key(leaf, recipes)
         return self._gateway_key(leaf, recipes)
+
+    def _ending_key(self, leaf: SignedLeaf, end: SeriesEnd, series: Series | None) -> bytes | None:
+        if series is None:
+            return None
+        if end.role == "log":
+            return self._log_key if leaf.signer == LOG_SIGNER else None
+        return _if_signed_by(series.probe.parties.analyst, leaf)
 
     def _issuer_key(self, leaf: SignedLeaf, recipes: Mapping[str, Recipe]) -> bytes | None:
         body = _body_of(leaf, IssuerDirectory)
@@ -91,6 +114,8 @@ def _recipe_of(leaf: SignedLeaf) -> Recipe | None:
 
 
 def _series_of(leaf: SignedLeaf) -> Series | None:
+    if leaf.type is not LeafType.SERIES:
+        return None
     try:
         return series_in(leaf.body_bytes())
     except DecodeError:

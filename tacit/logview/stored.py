@@ -86,7 +86,9 @@ class StoredLog(Generic[Tx]):
     async def _read(self, view: LogView) -> list[VerifiedEntry]:
         before, known = view.state.size, list(self._known.values())
         try:
-            entries = await self._pages.read(view, LeafSigners(self._policy, known), known)
+            entries = await self._pages.read(
+                view, LeafSigners(self._policy, known, self._required.log_key.public), known
+            )
         except Refusal:
             if view.state.failure:
                 async with self._store.transaction() as tx:

@@ -18,6 +18,7 @@ from tacit.monitor.findings import Finding
 from tacit.recipe.context import Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
+from tacit.recipe.series import Series
 from tacit.rules import series_table as series_rules
 from tacit.rules import table as rules
 from tacit.rules.budget import overspent
@@ -45,11 +46,13 @@ ShownAfter = Callable[[int], int | None]
 class Audit:
     """Checks every leaf of one log under one policy."""
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, log_key: bytes | None = None) -> None:
         self._policy = policy
+        self._log_key = log_key
         self._size = 0
         self._entries: list[VerifiedEntry] = []
         self._recipes: dict[str, SignedLeaf] = {}
+        self._series_leaves: dict[str, SignedLeaf] = {}
         self._namers: dict[tuple[str, str], SignedLeaf] = {}
         self._holders: dict[str, int] = {}
         self._unkeyed: dict[int, SignedLeaf] = {}
@@ -100,8 +103,9 @@ class Audit:
         """Keep the leaves that are signed by a party that may sign them."""
         named = (leaf.body.get("recipe_hash") for leaf in leaves)
         texts = {text: None for text in named if isinstance(text, str) and text in self._recipes}
-        known = [*self._namers.values(), *(self._recipes[text] for text in texts)]
-        signed = check_signatures(indices, leaves, LeafSigners(self._policy, known))
+        ended = (self._series_leaves.get(str(leaf.body.get("series_hash"))) for leaf in leaves)
+        known = [*self._namers.values(), *(self._recipes[text] for text in texts), *filter(None, ended)]
+        signed = check_signatures(indices, leaves, LeafSigners(self._policy, known, self._log_key))
         for index, leaf in signed.unknown.items():
             if leaf.type in PINNED:
                 self._unkeyed[index] = leaf
@@ -117,6 +121,8 @@ class Audit:
         for entry in signed.entries:
             if entry.leaf.type is LeafType.RECIPE:
                 self._know(Recipe.from_body(entry.leaf.body), entry.leaf)
+            elif entry.leaf.type is LeafType.SERIES:
+                self._series_leaves.setdefault(Series.from_body(entry.leaf.body).hash_text, entry.leaf)
 
     def _know(self, recipe: Recipe, leaf: SignedLeaf) -> None:
         """Process a signed recipe: it names the keys of other parties; for issuers and gateways without a pinned key,

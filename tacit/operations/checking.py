@@ -76,10 +76,12 @@ def context_at(recipe: Recipe, live: LiveLog, now: float, stage: Stage) -> Conte
     logged = live.recipe(recipe.hash)
     if logged is not None:
         return live.context(logged, now, stage)
+    series = live.series_of(recipe)
     return replace(
         draft_context(recipe, live, now),
         stage=stage,
-        series=live.series_of(recipe),
+        series=series,
+        ended=None if series is None else live.ended(series.hash),
         round_owner=live.round_owner(recipe),
         round_before=live.round_before(recipe),
     )

@@ -244,4 +244,4 @@ def _taken(directory: IssuerDirectory, live: LiveLog) -> set[int]:
     tokens = [item.recipe.token for item in live.recipes]
     held = {one.slot for one in tokens if (one.issuer, one.epoch) == (directory.issuer, directory.epoch)}
     places = (TokenSlot(issuer=directory.issuer, epoch=directory.epoch, slot=key.slot) for key in directory.keys)
-    return held | {place.slot for place in places if any(item.series.assigns(place) for item in live.series)}
+    return held | {place.slot for place in places if any(one.assigns(place) for one in live.open_series)}

@@ -7,7 +7,7 @@ change a byte of it.
 from __future__ import annotations
 
 from http import HTTPStatus
-from typing import Final
+from typing import Final, Literal
 
 from tacit.codec import b64url, unb64url
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
@@ -15,11 +15,11 @@ from tacit.models.parties import Parties
 from tacit.operations.calls import call, put_bytes
 from tacit.ports import Transport
 from tacit.recipe.model import Recipe
-from tacit.recipe.series import Series
+from tacit.recipe.series import LOG_SIGNER, Series
 from tacit.recipe.training import RoundModel
 from tacit.signing import Signer
 from tacit.tlog.canonical import canonical_bytes, parse_json
-from tacit.tlog.leaves import Envelope, LeafType, SignedLeaf, sign_leaf
+from tacit.tlog.leaves import Envelope, LeafType, SeriesEnd, SignedLeaf, sign_leaf
 
 _MODEL_UNKNOWN: Final = "urn:tacit:problem:model-unknown"
 """The recipe server's problem: no live round in the log names the file."""
@@ -34,6 +34,16 @@ def signed_leaf(document: Recipe | Series, key: Signer) -> SignedLeaf:
     if b64url(key.public) != analyst.signing_key:
         raise UsageError(f"{document.name} names another signing key of its analyst {analyst.operator}; sign with that")
     return sign_leaf(kind, document.body(), analyst.operator, key)
+
+
+def end_of(series: Series, key: Signer, role: Literal["analyst", "log"]) -> SignedLeaf:
+    """Make the leaf that ends ``series``, signed with the ``key`` of its analyst or of the log. Raises ``UsageError``
+    for another key than the analyst's, and ``TransportError`` as ``signed_leaf``."""
+    analyst = series.probe.parties.analyst
+    if role == "analyst" and b64url(key.public) != analyst.signing_key:
+        raise UsageError(f"{series.name} names another signing key of its analyst {analyst.operator}; sign with that")
+    body = SeriesEnd(series_hash=series.hash_text, role=role)
+    return sign_leaf(LeafType.SERIES_END, body, LOG_SIGNER if role == "log" else analyst.operator, key)
 
 
 def read_leaf(data: bytes, name: str) -> SignedLeaf | None:

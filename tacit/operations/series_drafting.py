@@ -103,7 +103,7 @@ def _are_free(first: TokenSlot, per_epoch: int, rounds: int, live: LiveLog) -> b
     ``first``."""
     wanted = _Span(first.issuer, first.epoch, first.slot, per_epoch, rounds)
     tokens = (item.recipe.token for item in live.recipes)
-    series = ((item.series.slots, item.series.rounds) for item in live.series)
+    series = ((one.slots, one.rounds) for one in live.open_series)
     return not any(
         wanted.meets(_Span(issuer, epoch, slot, several, count))
         for issuer, epoch, slot, several, count in chain(

@@ -47,6 +47,6 @@ async def whole_log(transport: Transport, server: str, key: NoteKey, policy: Pol
         await log.read(await log.checkpoint(), 0)
     except TransportError as error:
         raise NoAnswerError(server, error) from error
-    contents = LogContents(policy)
+    contents = LogContents(policy, key.public)
     contents.add(log.tree.entries)
     return contents.live()

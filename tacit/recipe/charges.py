@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal
 
+from tacit.errors import Refusal
 from tacit.ledger.account import Charge, ChargeState, Cost, series_state
 from tacit.models.forms import known
+from tacit.recipe.claims import independent_claim
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.privacy import Epsilons, epsilon_of
-from tacit.recipe.series import Series
+from tacit.recipe.series import Ended, Series
 
 
 def charge_of(recipe: Recipe, state: ChargeState) -> Charge:
@@ -37,11 +39,12 @@ def cost_of(recipe: Recipe) -> Cost:
     return Cost(_charged(recipe.model, recipe.privacy.epsilon), Decimal(recipe.privacy.delta))
 
 
-def with_relay_of(document: Recipe | Series) -> Decimal:
-    """The stated claim (b), or its counterpart; for a series the total one; at the delta of claim (a)."""
+def with_relay_of(document: Recipe | Series, ended: Ended | None = None) -> Decimal:
+    """The stated claim (b), or its counterpart; for a series the total one, as it was ``ended``; at the delta of claim
+    (a)."""
     if isinstance(document, Recipe):
         return _charged(document.model, document.privacy.epsilon, with_relay=True)
-    return _charged(document.probe.model, document.claim.epsilon, with_relay=True)
+    return _total(document, ended, with_relay=True)
 
 
 def _charged(model: str, epsilon: Epsilons, *, with_relay: bool = False) -> Decimal:
@@ -52,25 +55,43 @@ def _charged(model: str, epsilon: Epsilons, *, with_relay: bool = False) -> Deci
     return epsilon_of(epsilon[form.charged_with_relay if with_relay else form.charged])
 
 
-def series_charge(series: Series, state: ChargeState) -> Charge:
-    """The ledger entry of a series: its stated total claims (a) and (b), over its whole time."""
-    probe, interval = series.probe, series.interval
+def series_charge(series: Series, state: ChargeState, ended: Ended | None = None) -> Charge:
+    """The ledger entry of a series: its stated total claims (a) and (b), over its whole time; of one that was ended,
+    what its rounds cost until the last of them is over."""
+    probe, start = series.probe, series.interval.start
     return Charge(
         probe.privacy.account,
         series.hash,
         series.name,
-        interval.start,
-        interval.end,
-        series_cost(series),
+        start,
+        series.interval.end if ended is None else max(start, ended.until),
+        series_cost(series, ended),
         state,
-        with_relay_of(series),
+        with_relay_of(series, ended),
         probe.parties.analyst.operator,
     )
 
 
-def series_cost(series: Series) -> Cost:
+def series_cost(series: Series, ended: Ended | None = None) -> Cost:
     """The series' total claim (a), as its account is charged."""
-    return Cost(_charged(series.probe.model, series.claim.epsilon), Decimal(series.claim.delta))
+    return Cost(_total(series, ended), Decimal(series.claim.delta))
+
+
+def _total(series: Series, ended: Ended | None, *, with_relay: bool = False) -> Decimal:
+    """One of the stated total epsilons; of a series with independent coins that was ended, that of the rounds which
+    there were, at the same delta, where it is smaller. With donation a device takes part once, however many there
+    are."""
+    stated = _charged(series.probe.model, series.claim.epsilon, with_relay=with_relay)
+    if ended is None or series.donation is not None or ended.rounds >= series.rounds:
+        return stated
+    name = f"total of {ended.rounds} rounds"
+    if name not in series.derived:
+        try:
+            claim = independent_claim(series.probe, max(1, ended.rounds), float(series.claim.delta))
+            series.derived[name] = Epsilons(claim.rounded_up())
+        except Refusal:
+            series.derived[name] = series.claim.epsilon
+    return min(stated, _charged(series.probe.model, series.derived[name], with_relay=with_relay))
 
 
 def is_refundable(recipe: Recipe) -> bool:
@@ -91,6 +112,13 @@ def rightful(charges: Iterable[Charge], policy: Policy) -> tuple[Charge, ...]:
     )
 
 
-def series_charges(series: Iterable[Series], rounds: dict[bytes, list[ChargeState]], now: float) -> tuple[Charge, ...]:
-    """The ledger entries of these series; ``rounds`` maps the hash of a series to the states of its rounds."""
-    return tuple(series_charge(one, series_state(rounds[one.hash], one.interval.end, now)) for one in series)
+def series_charges(
+    series: Iterable[tuple[Series, Ended | None]], rounds: dict[bytes, list[ChargeState]], now: float
+) -> tuple[Charge, ...]:
+    """The ledger entries of these series, each with how it was ended; ``rounds`` maps the hash of a series to the
+    states of its rounds."""
+    found = []
+    for one, ended in series:
+        end = one.interval.end if ended is None else ended.until
+        found.append(series_charge(one, series_state(rounds[one.hash], end, now), ended))
+    return tuple(found)

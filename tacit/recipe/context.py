@@ -10,7 +10,7 @@ from tacit.ledger.account import Charge
 from tacit.recipe.census import Census
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.recipe.series import Series
+from tacit.recipe.series import Ended, Series
 from tacit.tlog.leaves import IssuerDirectory, OptIn, SignedLeaf
 
 
@@ -45,6 +45,8 @@ class Context:
     """The opt-ins in the log, by role."""
     series: Series | None = None
     """The series that the recipe names, if the log holds it."""
+    ended: Ended | None = None
+    """How that series was ended, if it was."""
     round_owner: bytes | None = None
     """Hash of the recipe that holds this round of the series: the first one in the log that fits."""
     round_before: Recipe | None = None

@@ -10,6 +10,7 @@ series' hash and its own index. This module defines the form; the rules are in `
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
@@ -68,6 +69,20 @@ class SeriesClaim(Part):
     delta: DecimalText
     relation: Literal["replacement"]
     epsilon: Epsilons
+
+
+LOG_SIGNER = "log"
+"""The signer that a leaf of the log's operator states; its key is that of the log's checkpoints."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a series was ended: ``index`` of the leaf that says so; how many ``rounds`` came before it, as far as is
+    known; and the POSIX second ``until`` which the last of these is asked (0 without one)."""
+
+    index: int
+    rounds: int
+    until: int
 
 
 class Series(Document):

@@ -48,7 +48,7 @@ def budget_left(recipe: Recipe, policy: Policy, context: Context) -> str | None:
         return None
     charge = charge_of(recipe, ChargeState.PENDING)
     if context.series is not None:
-        charge = series_charge(context.series, ChargeState.PENDING)
+        charge = series_charge(context.series, ChargeState.PENDING, context.ended)
         return charge_left(charge, policy, context.charges)
     form = form_of(recipe.model)
     members = (f"privacy.epsilon.{form.charged}", f"privacy.epsilon.{form.charged_with_relay}")

@@ -26,6 +26,14 @@ def series_missing(recipe: Recipe, policy: Policy, context: Context) -> str | No
     return f"the log does not hold the series {recipe.series.hash}"
 
 
+def series_ended(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """No leaf that comes before the round in the log has ended the series."""
+    ended = context.ended
+    if recipe.series is None or ended is None or (context.index is not None and context.index < ended.index):
+        return None
+    return f"the series was ended by leaf {ended.index} of the log, before this round; make a new series"
+
+
 def series_mismatch(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """A round differs from its series' template only in the members of a round, and has the slot and the time that the
     series assigns to it."""

@@ -85,6 +85,7 @@ RULES = (
     Rule("claim-cap", Stage.DRAFT, privacy.claim_cap),
     Rule("claim-half-batch", Stage.DRAFT, privacy.claim_half_batch),
     Rule("series-missing", Stage.PUBLISH, series.series_missing),
+    Rule("series-ended", Stage.DRAFT, series.series_ended),
     Rule("series-round", Stage.DRAFT, series.series_round),
     Rule("series-mismatch", Stage.DRAFT, series.series_mismatch),
     Rule("series-donation", Stage.DRAFT, series.series_donation),

@@ -45,6 +45,7 @@ class LeafType(enum.StrEnum):
     OHTTP_CONFIG = "ohttp-config"
     VOID = "void"
     CENSUS_SHARE = "census-share"
+    SERIES_END = "series-end"
 
 
 def _base64_of(length: int | None) -> Any:
@@ -121,6 +122,14 @@ class CensusShare(Body):
     role: Role
     report_count: Positive
     aggregate_share: Blob
+
+
+class SeriesEnd(Body):
+    """The statement that no further round of a series is asked (P38): by its analyst, or by the operator of the log,
+    whose policy names who may ask. A round whose leaf comes later in the log is none. Rounds before it go on."""
+
+    series_hash: Hash
+    role: Literal["analyst", "log"]
 
 
 class SlotKey(Body):
@@ -283,7 +292,9 @@ def _check_known(leaf_type: object, version: object) -> None:
 class Envelope(Body):
     """An entry as JSON. The signature is Ed25519 over ``"tacit leaf v1" NUL type NUL JCS(body)``."""
 
-    type: Literal["recipe", "series", "opt-in", "issuer-directory", "ohttp-config", "void", "census-share"]
+    type: Literal[
+        "recipe", "series", "opt-in", "issuer-directory", "ohttp-config", "void", "census-share", "series-end"
+    ]
     version: Annotated[int, Field(ge=1, le=1)]
     body: dict[str, Any]
     signer: Name

@@ -27,6 +27,7 @@ _NAMES: Mapping[LeafType, Mapping[str, tuple[str, ...]]] = {
     LeafType.OPT_IN: {"opt-in": ("recipe_hash", "role")},
     LeafType.VOID: {"void": ("recipe_hash", "role")},
     LeafType.CENSUS_SHARE: {"census-share": ("recipe_hash", "role")},
+    LeafType.SERIES_END: {"series-end": ("series_hash",)},
 }
 
 KINDS = frozenset(kind for kinds in _NAMES.values() for kind in kinds)

@@ -28,7 +28,7 @@ ADDED: dict[tuple[str, str], list[dict[str, object]]] = {
     ("admin", "questions"): [{"series_hash": None, "round_index": None, "trains": False, "over_at": None}],
     ("analyzer", "aggregates"): [{"search": b""}],
     ("recipe_server", "recipes"): [{"refundable": refunded, "analyst": ""} for refunded in (True, False, False)],
-    ("recipe_server", "series"): [{"analyst": "", "signing_key": ""}],
+    ("recipe_server", "series"): [{"analyst": "", "signing_key": "", "end_position": None, "shown_until": None}],
     ("recipe_server", "results"): [{"number": 0}],
 }
 """The columns that were added since, by service and table, and their values in the rows that were there: everybody's

@@ -62,11 +62,13 @@ async def test_every_kind_of_second_leaf_is_refused_by_the_log_itself(server: Se
     late = [
         ("census-share-exists", again(share, report_count=sum(COUNTS) + 1)),
         ("void-mismatch", again(void, task_id=b64url(bytes(32)))),
+        ("series-end-exists", KIT.series_end_leaf(SERIES, "log")),
     ]
+    end = KIT.series_end_leaf(SERIES)
     server.clock.jump(CENSUS.interval.end - server.clock.now())
-    await server.publish(share, void)
+    await server.publish(share, void, end)
     assert [await server.refused(leaf) for _, leaf in late] == [rule for rule, _ in late]
-    held = {claim for leaf in (*FIRST, share, void) for claim in claims_of(leaf)}
+    held = {claim for leaf in (*FIRST, share, void, end) for claim in claims_of(leaf)}
     taken = [held & set(claims_of(leaf)) for _, leaf in (*early, *late)]
     assert all(taken)
     assert {claim.split(" ")[0] for claims in taken for claim in claims} == KINDS

@@ -13,12 +13,16 @@ import pytest
 from infra.cli import run
 from infra.commands import privacy_budget
 from infra.lab.kit.recipes import RecipeKit, changed
+from tacit.codec import b64url
 from tacit.logview.live import LiveLog
+from tacit.logview.signers import LeafSigners
 from tacit.logview.view import VerifiedEntry
 from tacit.recipe.claims import total_claim
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit
 from tacit.recipe.series import Series
+from tacit.service.base.secret_files import write_secret
+from tacit.tlog.leaves import SignedLeaf
 
 KIT = RecipeKit()
 RECIPE = KIT.recipe(name="training", population=20_000, rate=Decimal(1), epsilon=Decimal("0.5"))
@@ -237,3 +241,51 @@ def test_rounds_are_needed_elsewhere_and_a_pause_belongs_to_donation(
     assert "--rounds is needed" in complaint(capsys)
     assert run(["series", "new", "--from", file, "--rounds", "3", "--pause", "60"]) == 1
     assert "a pause between rounds belongs to donation" in complaint(capsys)
+
+
+@pytest.mark.parametrize(
+    ("flag", "name", "signer"), [("--key", "analyst", "analyst.example"), ("--log-key", "log", "log")]
+)
+def test_a_series_is_ended_with_the_key_of_its_analyst_or_of_the_log(
+    file: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    flag: str,
+    name: str,
+    signer: str,
+) -> None:
+    sent: list[SignedLeaf] = []
+
+    async def send(_transport: object, server: str, leaf: SignedLeaf) -> int:
+        assert server == "http://127.0.0.1:9"
+        sent.append(leaf)
+        return 7
+
+    monkeypatch.setattr("tacit.operations.publishing.send_leaf", send)
+    out, series = made(file, tmp_path, "--rounds", "3", "--donation-slots", "3")
+    write_secret(tmp_path / "own.key", b64url(KIT.keys[name].private).encode())
+    capsys.readouterr()
+    at = ["--server", "http://127.0.0.1:9", flag, str(tmp_path / "own.key"), "--json"]
+    assert run(["series", "end", out, *at]) == 0
+    assert document(capsys) == {"hash": series.hash_text, "name": series.name, "index": 7}
+    (leaf,) = sent
+    assert (leaf.signer, leaf.body["series_hash"]) == (signer, series.hash_text)
+    signers = LeafSigners(KIT.policy, [KIT.series_leaf(series)], KIT.keys["log"].public)
+    (key,) = signers.keys_of([leaf])
+    assert key is not None
+    leaf.verify(key)
+
+
+def test_a_series_is_not_ended_with_another_analysts_key_or_without_one(
+    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, _ = made(file, tmp_path, "--rounds", "3", "--donation-slots", "3")
+    write_secret(tmp_path / "own.key", b64url(KIT.keys["leader"].private).encode())
+    server = ["--server", "http://127.0.0.1:9"]
+    assert run(["series", "end", out, *server, "--key", str(tmp_path / "own.key")]) == 1
+    assert "names another signing key of its analyst analyst.example; sign with that" in complaint(capsys)
+    assert run(["series", "end", out, *server]) != 0
+    assert "--server needs --key or --log-key" in complaint(capsys)
+    assert run(["series", "end", "elsewhere", *server, "--log-key", str(tmp_path / "own.key")]) == 1
+    assert "elsewhere: no such file; with --server give the file of the series" in complaint(capsys)

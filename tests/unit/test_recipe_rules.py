@@ -66,6 +66,7 @@ def test_every_rule_has_a_test_and_a_name_of_its_own() -> None:
         "aggregator-unknown",
         "slot-taken",
         "series-missing",
+        "series-ended",
         "series-round",
         "series-mismatch",
         "series-donation",

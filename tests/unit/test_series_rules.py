@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -21,7 +21,7 @@ from tacit.recipe.charges import series_charge
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Interval, Recipe
 from tacit.recipe.policy import AccountLimit, Policy
-from tacit.recipe.series import Series
+from tacit.recipe.series import Ended, Series
 from tacit.rules import series_table as series_rules
 from tacit.rules.series import total_problem
 from tacit.rules.table import check
@@ -323,3 +323,49 @@ def test_a_round_is_weighed_with_the_whole_series_and_not_beside_it() -> None:
     assert refused(ROUND, SERIES, policy, charges=(own,)) == []
     other = dataclasses.replace(own, recipe_hash=bytes(32))
     assert refused(ROUND, SERIES, policy, charges=(other,)) == ["budget-spent"]
+
+
+# Its end
+
+
+def read_with_ends(*leaves: SignedLeaf) -> LiveLog:
+    view = LogView(KIT.log_policy)
+    bundle = signed_bundle(MemoryTree(leaf.encode() for leaf in leaves), 0, KIT.keys["log"])
+    return LiveLog.from_entries(view.accept(bundle, LeafSigners(KIT.policy, (), KIT.log_policy.log_key.public)))
+
+
+@pytest.mark.parametrize("role", ["analyst", "log"])
+def test_what_comes_after_the_end_of_a_series_is_none_of_its_rounds(role: Literal["analyst", "log"]) -> None:
+    before, after = (KIT.recipe_leaf(KIT.round(SERIES, index)) for index in range(2))
+    log = read_with_ends(KIT.series_leaf(SERIES), before, KIT.series_end_leaf(SERIES, role), after)
+    assert [log.round_of(item.recipe) for item in log.recipes] == [SERIES, None]
+    assert log.open_series == ()
+    found = [check(item.recipe, KIT.policy, log.context(item, NOW, Stage.LOGGED)) for item in log.recipes]
+    assert ["series-ended" in {each.rule for each in one} for one in found] == [False, True]
+    by_itself = {charge.name: charge.state for charge in charges_of(log, NOW)}
+    assert by_itself["training-1"] is ChargeState.PENDING, "a log that holds it is charged for it beside the series"
+
+
+def test_an_end_by_somebody_else_ends_nothing() -> None:
+    leaf = KIT.series_end_leaf(SERIES)
+    strangers = [
+        dataclasses.replace(leaf, signer="someone.example"),
+        dataclasses.replace(leaf, signature=KIT.series_end_leaf(SERIES, "log").signature),
+        sign_leaf(LeafType.SERIES_END, dict(leaf.body), "analyst.example", KIT.keys["leader"]),
+        sign_leaf(LeafType.SERIES_END, {**leaf.body, "role": "log"}, "log", KIT.keys["helper"]),
+        KIT.series_end_leaf(KIT.series(name="another")),
+    ]
+    log = read_with_ends(KIT.series_leaf(SERIES), *strangers, KIT.recipe_leaf(ROUND))
+    assert log.ended(SERIES.hash) is None
+    assert log.round_of(log.recipes[0].recipe) == SERIES
+
+
+def test_of_two_ends_the_first_counts() -> None:
+    ends = KIT.series_end_leaf(SERIES), KIT.series_end_leaf(SERIES, "log")
+    log = read_with_ends(KIT.series_leaf(SERIES), KIT.recipe_leaf(ROUND), *ends)
+    assert log.ended(SERIES.hash) == Ended(2, 1, ROUND.interval.end)
+
+
+def test_a_series_that_was_ended_without_a_round_is_not_charged() -> None:
+    log = read_with_ends(KIT.series_leaf(SERIES), KIT.series_end_leaf(SERIES))
+    assert [charge.counts for charge in charges_of(log, NOW - 10**6)] == [False]

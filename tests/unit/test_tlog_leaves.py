@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.lab.kit.recipes import EPOCH, NOW, RecipeKit, changed
-from tacit.codec import unb64url
+from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Refusal
 from tacit.logview.live import LiveLog
 from tacit.logview.signers import LeafSigners
@@ -23,9 +23,10 @@ from tacit.rules.table import check
 from tacit.signing import signing_key_from_private
 from tacit.tlog.canonical import canonical_bytes, parse_json
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, sign_checkpoint
-from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, sign_leaf
+from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, SeriesEnd, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import prove_consistency, prove_inclusion
+from tacit.tlog.once import claims_of
 from tacit.tlog.pages import BundleEntry, Hashes, Head, decode_page
 
 KIT = RecipeKit()
@@ -65,6 +66,23 @@ def test_the_body_of_a_decoded_entry_is_its_canonical_form(body: dict[str, Any],
     assert again == leaf
     assert again.body_bytes() == canonical_bytes(again.body) == leaf.body_bytes()
     again.verify(KEY.public)
+
+
+HASHES = st.binary(min_size=32, max_size=32).map(b64url)
+
+
+@given(HASHES, st.sampled_from(["analyst", "log"]), st.dictionaries(st.sampled_from(["round", "until"]), values))
+def test_the_end_of_a_series_is_read_as_it_was_written_and_has_no_other_members(
+    text: str, role: Literal["analyst", "log"], more: dict[str, Any]
+) -> None:
+    body = SeriesEnd(series_hash=text, role=role)
+    again = SignedLeaf.decode(sign_leaf(LeafType.SERIES_END, body, "analyst.example", KEY).encode())
+    assert again.body_as(SeriesEnd) == body
+    assert claims_of(again) == (f"series-end {text}",)
+    strange = sign_leaf(LeafType.SERIES_END, body.canonical() | more, "analyst.example", KEY)
+    if more:
+        with pytest.raises(DecodeError):
+            SignedLeaf.decode(strange.encode()).body_as(SeriesEnd)
 
 
 def bundle_of(leaves: Sequence[bytes], since: int = 0, policy: LogPolicy = KIT.log_policy) -> Bundle:

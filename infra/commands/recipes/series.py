@@ -10,6 +10,7 @@ import typer
 
 from infra.authoring.recipe_options import AnalystKey, Insisted, KnownHash, LeafFile, Now, SigningKey
 from infra.base.token_options import Module, PinFile, Token, signer_of
+from infra.commands.recipes.series_end import end
 from infra.commands.recipes.series_rounds import next_round, run
 from infra.stacks.command_options import (
     HASH_ARGUMENT,
@@ -276,6 +277,8 @@ def show(
     else:
         logged = asyncio.run(_logged(series, state_dir))
         found, state = logged.series, f"entry {logged.index} of the log"
+        if logged.ended is not None:
+            state = f"{state}; ended by entry {logged.ended.index} after {logged.ended.rounds} rounds"
     if as_json:
         print_json({"state": state, **series_document(found)})
     else:
@@ -292,3 +295,6 @@ async def _logged(name: str, state_dir: Path | None) -> LiveSeries:
     if not found:
         raise UsageError(f"the log shows no live series called {name}")
     return found[-1]
+
+
+app.command("end", context_settings=HASH_ARGUMENT)(end)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.reports import issuer_key
@@ -19,7 +19,7 @@ from tacit.recipe.derive import answer_label, task_id, vdaf_of
 from tacit.recipe.encoder_specs import Attributes, Buckets
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
-from tacit.recipe.series import Series
+from tacit.recipe.series import LOG_SIGNER, Series
 from tacit.recipe.writing.builder import propose, with_claim
 from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.recipe.writing.survey import ImportancePlan, Survey
@@ -32,6 +32,7 @@ from tacit.tlog.leaves import (
     LeafType,
     OhttpConfig,
     OptIn,
+    SeriesEnd,
     SignedLeaf,
     SlotKey,
     Void,
@@ -184,6 +185,12 @@ class RecipeKit:
     def series_leaf(self, series: Series) -> SignedLeaf:
         """The series, signed by the analyst."""
         return sign_leaf(LeafType.SERIES, series.body(), "analyst.example", self.keys["analyst"])
+
+    def series_end_leaf(self, series: Series, role: Literal["analyst", "log"] = "analyst") -> SignedLeaf:
+        """The leaf with which ``role`` ends the series."""
+        signer = LOG_SIGNER if role == "log" else series.probe.parties.analyst.operator
+        body = SeriesEnd(series_hash=series.hash_text, role=role)
+        return sign_leaf(LeafType.SERIES_END, body, signer, self.keys[role])
 
     def recipe_leaf(self, recipe: Recipe) -> SignedLeaf:
         """The recipe, signed by the analyst."""

@@ -35,7 +35,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.recipe.writing.survey import Survey
-from tacit.tlog.leaves import CensusShare, Envelope, IssuerDirectory, OhttpConfig, OptIn, Void
+from tacit.tlog.leaves import CensusShare, Envelope, IssuerDirectory, OhttpConfig, OptIn, SeriesEnd, Void
 from tacit.tlog.pages import HashesBody, HeadBody, KeySetsBody, PageBody
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -59,6 +59,7 @@ SCHEMAS = {
     "leaf-opt-in": Entry(OptIn, "body of a leaf `opt-in`"),
     "leaf-issuer-directory": Entry(IssuerDirectory, "body of a leaf `issuer-directory`"),
     "leaf-ohttp-config": Entry(OhttpConfig, "body of a leaf `ohttp-config`"),
+    "leaf-series-end": Entry(SeriesEnd, "body of a leaf `series-end`"),
     "leaf-void": Entry(Void, "body of a leaf `void`"),
     "leaf-census-share": Entry(CensusShare, "body of a leaf `census-share`"),
     "bundle-head": Entry(HeadBody, "`GET /v1/bundle` of the log"),

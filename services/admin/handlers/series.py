@@ -60,6 +60,7 @@ def _document(one: LiveSeries, live: LiveLog) -> SeriesDocument:
         claim=series.claim.model_dump(mode="json"),
         published=[RoundDocument(index=index, recipe=owner) for index, owner in sorted(owners.items())],
         series=series.body(),
+        ended=None if one.ended is None else one.ended.index,
     )
 
 

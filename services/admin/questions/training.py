@@ -47,7 +47,7 @@ def drafted_run(
     from tacit.operations.learning.placing import Epochs, placed_run, refusals_of
     from tacit.operations.learning.rounds import next_round, run_of
 
-    if any(one.series.name == plan.name for one in live.series):
+    if any(one.name == plan.name for one in live.open_series):
         raise FieldError("name", f"{plan.name} is a series of the log already; give the plan another name")
     issuer = parties.issuer.name
     epoch = next_epoch(live, issuer, epoch_seconds, now, pace)

@@ -132,7 +132,7 @@ class RoundDocument(Document):
 
 class SeriesDocument(Document):
     """A series in the log. ``claim``: the privacy claim of all rounds together; ``published``: the rounds that are in
-    the log; ``series``: the body."""
+    the log; ``series``: the body; ``ended``: the index of the leaf that has ended it."""
 
     hash: str
     name: str
@@ -143,6 +143,7 @@ class SeriesDocument(Document):
     claim: dict[str, Any]
     published: tuple[RoundDocument, ...]
     series: dict[str, Any]
+    ended: int | None = None
 
 
 class ForecastDocument(Document):
