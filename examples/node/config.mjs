@@ -8,32 +8,57 @@ const json = (path) => JSON.parse(readFileSync(path, 'utf8'));
 const TIMING = { poll_seconds: 60, retry_seconds: 5, retry_limit_seconds: 300, late_seconds: 600, resume_seconds: 300, join_late: true };
 const BUDGET = { epsilon: '10', delta: '0.00001', days: 365 };
 
-/** The fields of one line of CSV, with quotes as in RFC 4180. */
-function csvRow(line) {
-  return [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^,]*))/g)].map((found) => (found[1] ?? found[2]).replaceAll('""', '"'));
+const CELL = /("(?:[^"]|"")*"|[^",\r\n]*)(,|\r?\n|$)/y; // RFC 4180; a quoted cell may span lines
+
+function wrong(why) {
+  throw new Error(why);
 }
 
-function csvValue(source, path, metric) {
-  const [header, ...rows] = readFileSync(path, 'utf8').replace(/^\uFEFF/, '').split(/\r?\n/).filter((line) => line).map(csvRow);
-  const column = header.indexOf(source.columns?.[metric] ?? metric);
-  const row = rows.at(source.row ?? -1);
-  return column < 0 || row === undefined ? null : row[column] ?? null;
+/** The rows of a CSV file, without blank lines. Throws where it is none: a cell is never guessed. */
+export function csvRows(text) {
+  const rows = [];
+  let row = [];
+  CELL.lastIndex = 0;
+  while (CELL.lastIndex < text.length) {
+    const found = CELL.exec(text) ?? wrong(`row ${rows.length + 1} is not CSV with commas`);
+    row.push(found[1].startsWith('"') ? found[1].slice(1, -1).replaceAll('""', '"') : found[1]);
+    if (found[2] === ',' && CELL.lastIndex < text.length) continue;
+    if (found[2] === ',') row.push('');
+    if (row.length > 1 || row[0] || found[1]) rows.push(row);
+    row = [];
+  }
+  return rows;
 }
 
-function lineValue(source, path, metric) {
-  const lines = readFileSync(path, 'utf8').split('\n').filter((line) => line.trim());
-  const line = lines.at(source.row ?? -1);
-  return line === undefined ? null : JSON.parse(line)[metric] ?? null;
+function csvValue(source, text, metric) {
+  const [header = [], ...rows] = csvRows(text);
+  const name = source.columns?.[metric] ?? metric;
+  const column = header.indexOf(name);
+  if (column < 0 || header.lastIndexOf(name) !== column) wrong(`column '${name}' is ${column < 0 ? 'not there' : 'there more than once'}`);
+  const row = rows.at(source.row ?? -1) ?? wrong('the row is not there');
+  if (row.length !== header.length) wrong(`${row.length} cells where the header has ${header.length}`);
+  if (row.length > 1 && row.every((cell) => !cell.trim())) wrong('a row of empty cells');
+  return row[column].trim() ? row[column] : null;
 }
 
-/** The datum of a metric: from the command line, else from the source; null if there is none. */
-export function readValue(config, metric) {
+function lineValue(source, text, metric) {
+  const lines = text.split('\n').filter((line) => line.trim());
+  const members = JSON.parse(lines.at(source.row ?? -1) ?? wrong('the line is not there'));
+  return Object.hasOwn(members, metric) ? members[metric] : wrong(`member '${metric}' is not there`);
+}
+
+/** The datum of a metric: from the command line, else from the source; null if there is none, and `say` says why. */
+export function readValue(config, metric, say) {
   if (Object.hasOwn(config.values, metric)) return config.values[metric];
+  const { source } = config;
   try {
-    const path = resolve(config.folder, config.source.path);
-    return config.source.kind === 'csv' ? csvValue(config.source, path, metric) : lineValue(config.source, path, metric);
-  } catch {
-    return null; // a source that cannot be read counts as a missing answer, like any other
+    const bytes = readFileSync(resolve(config.folder, source.path));
+    const text = new TextDecoder('utf-8', { fatal: true }).decode(bytes); // which drops a byte-order mark
+    const value = source.kind === 'csv' ? csvValue(source, text, metric) : lineValue(source, text, metric);
+    return (source.no_value ?? []).includes(String(value).trim()) ? null : value;
+  } catch (error) {
+    say(`source: ${error.message}`);
+    return null; // it counts as a missing answer, like any other
   }
 }
 

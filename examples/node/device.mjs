@@ -162,7 +162,7 @@ export class Device {
   /** Charge, coin, randomised answer, time and report; the caller stores all of it in one write. */
   #answer(recipe, token, now) {
     const { epsilon0: epsilon } = recipe.randomizer;
-    const value = readValue(this.config, recipe.question.metric);
+    const value = readValue(this.config, recipe.question.metric, this.say);
     const encoded = encode(recipe.question.encoder, value, this.config.attributes);
     if (!takesPart(recipe.sampling.rate)) return { kept: { state: 'decided' }, epsilon, word: 'decided' };
     const measurement = randomise(recipe.randomizer, encoded);

@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { b64url } from './bytes.mjs';
-import { Journal } from './journal.mjs';
+import { Journal, LOCK } from './journal.mjs';
 import { includedLeaves } from './merkle.mjs';
 import { recipeHash } from './recipe.mjs';
 import { checkRecipe } from './rules.mjs';
@@ -120,8 +120,10 @@ test('a journal is kept as a whole, for its owner alone, and belongs to one proc
     const again = new Journal(folder);
     assert.deepEqual(again.data.recipes, { a: { name: 'a', state: 'decided' } });
     assert.equal(statSync(again.path).mode & 0o777, 0o600);
-    writeFileSync(again.lock, '1');
-    assert.throws(() => new Journal(folder), /process 1 uses/);
+    assert.throws(() => new Journal(folder), new RegExp(`another agent is at work here .pid ${process.pid}.`));
+    again.close();
+    writeFileSync(join(folder, LOCK), '1');
+    new Journal(folder).close(); // a file that nobody has locked, whatever it says
   } finally {
     rmSync(folder, { recursive: true });
   }

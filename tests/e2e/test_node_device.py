@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 import subprocess
@@ -15,12 +16,15 @@ from pathlib import Path
 
 import pytest
 
+from client_agent.config import LOCK
+from infra.authoring.devices_at_work import crowd_of
 from infra.lab.kit.recipes import survey_from
 from infra.stacks.agents import provision_agents
 from infra.stacks.layout import Layout, signing_key_of
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
 from tacit import media_types
+from tacit.adapters.disk.folder_lock import alone_in
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
@@ -70,6 +74,30 @@ def test_the_example_device_computes_every_step_as_the_vectors_have_it(node: str
     passed = re.search(r"^[#ℹ] pass ([0-9]+)$", done.stdout, re.MULTILINE)
     assert passed is not None
     assert int(passed[1]) >= len(files)
+
+
+def test_one_agent_works_in_a_folder_whichever_program_it_is(node: str, tmp_path: Path) -> None:
+    """The one lock, taken by each while the other holds it, and free once its holder was killed."""
+    layout = create_layout(tmp_path / "stack", StackOptions(), OsEntropy(), time.time())
+    (config,) = provision_agents(layout, 1, OsEntropy(), time.time())
+    python = [sys.executable, "-P", "-m", "infra.cli", "agent", "run", "--config", str(config), "--once"]
+    javascript = [node, str(EXAMPLE / "device.mjs"), "--config", str(config), "--seconds"]
+    with alone_in(config.parent, LOCK, "this test holds it"):
+        done = subprocess.run([*javascript, "1"], capture_output=True, check=False, text=True, timeout=60)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"another agent is at work here (pid {os.getpid()})" in done.stderr
+    with subprocess.Popen([*javascript, "120"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline(), "it works, without a stack: the log cannot be read"
+            assert crowd_of(layout).working == 1, "it is counted among the agents at work"
+            done = subprocess.run(python, capture_output=True, check=False, text=True, timeout=60)
+            assert done.returncode == 1
+            assert f"another agent is at work here (pid {process.pid})" in done.stderr
+        finally:
+            process.kill()
+    with alone_in(config.parent, LOCK, "the killed device holds it"):
+        pass
 
 
 @pytest.fixture
