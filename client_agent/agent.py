@@ -21,6 +21,7 @@ from client_agent.journal import AgentStore, Entry, Fact, State, note
 from client_agent.model_files import ModelFiles
 from client_agent.oblivious import ObliviousClient
 from client_agent.panprivate.watches import Watches
+from client_agent.seen_leaves import over_epoch
 from client_agent.supervision import unusable, words_of
 from client_agent.training import Trainer
 from client_agent.upload import Uploader
@@ -34,10 +35,15 @@ from tacit.pauses import NEVER, Backoff, uniform
 from tacit.ports import TransportError
 from tacit.recipe.asking import LONGEST_SPREAD
 from tacit.recipe.policy import Policy
+from tacit.service.base.vouched import BOUND_SECONDS
 
 READ_WITHIN = 2 * 86_400.0
 """Seconds after the last reading of the log for which a device decides. A larger jump of the clock must first be
 confirmed: by witnesses, if the policy demands their times, and by the issuer's directory of that time."""
+
+DECIDED_WITHIN = 86_400.0
+"""Most seconds by which a device's clock may differ from the relay's for it to decide: what a clock that is days wrong
+refuses as over, the right one could not decide again."""
 
 
 class Agent:
@@ -73,6 +79,7 @@ class Agent:
         )
         in_memory = Watches(None, deps.clock, deps.entropy, work=policy.max_watch_work)
         self._watches = in_memory if watches is None else watches
+        self._watches.is_over = self._client.vouched.is_over
         self._models = ModelFiles(config, self._policy, self._client, has_learner=deps.learner is not None)
         trainer = Trainer(self._models, deps.entropy, deps.learner)
         data = Data(source, config.attributes, store, deps.clock, trainer)
@@ -138,7 +145,7 @@ class Agent:
         spread = uniform(self._deps.entropy, 0.75, LONGEST_SPREAD) * self._config.timing.poll_seconds
         self._next_poll = now + spread
         try:
-            left_out = await self._log.sync(self._follow)
+            strange = await self._log.sync(self._follow) or self._clock_trouble()
         except self._store.errors:
             raise
         except Exception as error:  # of whatever the log answered
@@ -149,8 +156,14 @@ class Agent:
                 self._next_poll = max(self._next_poll, self._rest[1])
             await note(self._store, Fact.LOG_TROUBLE, words_of(error), self._deps.clock.now())
         else:
-            await note(self._store, Fact.LOG_TROUBLE, left_out, self._deps.clock.now())
+            await note(self._store, Fact.LOG_TROUBLE, strange, self._deps.clock.now())
         return self._next_poll if await self._log.trusted() else NEVER
+
+    def _clock_trouble(self) -> str:
+        """How this device's clock contradicts the issuer's newest directory and the relay's clock."""
+        issuer, now = self._config.issuer, self._deps.clock.now()
+        differs = self._client.vouched.differs_by(BOUND_SECONDS)
+        return self._live.clock_trouble(issuer.name, issuer.epoch_seconds, now) if differs else ""
 
     def hasten(self, within: float) -> None:
         """Plan the next poll at a random moment of the coming ``within`` seconds, unless it is due sooner. However
@@ -184,7 +197,8 @@ class Agent:
         self._live = replace(live, directories=tuple(ours))
         self._models.follow(self._live, self._read_at)
         await self._wallet.plan(self._live.directories)
-        await self._store.forget(int(self._deps.clock.now() // issuer.epoch_seconds) - 1)
+        shown = [one.epoch for one in self._live.directories]
+        await self._store.forget(over_epoch(int(self._read_at // issuer.epoch_seconds), shown))
 
     async def prefetch(self) -> float:
         """Fetch the tokens that are due; returns when the next one is due (POSIX seconds)."""
@@ -206,7 +220,7 @@ class Agent:
             entries = await self._store.entries()
             decided = {entry.recipe_hash for entry in entries}
             self._watches.forget(decided)  # a crash may have come between a journal entry and this step
-            if self._deps.clock.now() - self._read_at > READ_WITHIN:
+            if self._deps.clock.now() - self._read_at > READ_WITHIN or self._client.vouched.differs_by(DECIDED_WITHIN):
                 return
             log = self._live
             new = [live for live in log.recipes if live.recipe.hash not in decided]

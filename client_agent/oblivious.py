@@ -21,6 +21,7 @@ from tacit.hpke import SenderContext
 from tacit.media_types import OHTTP_REQ, OHTTP_RES
 from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
 from tacit.problem import problem_type
+from tacit.service.base.vouched import VouchedTime
 
 DATE_ROUNDING_SECONDS = 60
 _DATE_LENGTH = 29
@@ -62,6 +63,9 @@ class ObliviousClient:
         self._behind = 0.0
         """Seconds by which this clock was behind the relay's when the relay last answered."""
         self._follows_relay = True
+        self.vouched = VouchedTime(clock)
+        """The relay's time beside this device's. It decides only whether something that cannot be undone is done, never
+        what is sent."""
 
     @property
     def configs(self) -> tuple[ohttp.KeyConfig, ...]:
@@ -94,7 +98,9 @@ class ObliviousClient:
                 continue
             if outer.status != 200 or not outer.is_a(OHTTP_RES):
                 raise unanswered(f"the relay answered {outer.status}", outer.headers, self._clock.now())
-            self._behind = _ahead_of(self._clock, outer.headers.get("date", ""))
+            date = outer.headers.get("date", "")
+            self._behind = _ahead_of(self._clock, date)
+            self.vouched.hear_date("the relay", date)
             response = _opened(context, outer.body)
             if response.status == 400 and problem_type(response.content) == DATE_PROBLEM:
                 self._follows_relay = not corrected

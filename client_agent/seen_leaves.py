@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import ClassVar, Generic, TypeVar
 
@@ -30,6 +30,14 @@ B = TypeVar("B", bound=Body)
 
 class _Kept(Body):
     leaves: list[Blob]
+
+
+def over_epoch(current: int, shown: Collection[int]) -> int:
+    """The first epoch that is not long past: the one before the ``current`` one of this device's clock, or before the
+    one in which the newest directory was published, whichever is earlier (P37). The log takes a directory an epoch or
+    two ahead, so the epoch before the newest one has begun. ``shown``: the epochs of signed directories; without any,
+    nobody vouches for the clock, and nothing is past."""
+    return min(current, max(shown, default=1) - 1) - 1
 
 
 class SeenLeaves(ABC, Generic[B]):
@@ -118,9 +126,9 @@ class SeenDirectories(SeenLeaves[IssuerDirectory]):
         return (body.epoch, body) if ours else None
 
     def learn(self, leaves: Iterable[SignedLeaf], now: float) -> None:
-        """Store verified leaves, and drop those of epochs long past."""
+        """Store verified leaves, and drop those of epochs long past, by this clock and by the leaves themselves."""
         super().learn(leaves, now)
-        oldest = self.period(now) - 1
+        oldest = over_epoch(self.period(now), self._seen)
         self._seen = {epoch: seen for epoch, seen in self._seen.items() if epoch >= oldest}
 
 

@@ -90,7 +90,13 @@ class Uploader:
         return planned
 
     async def send(self, entry: Entry) -> Entry:
-        """Try once to upload a scheduled entry; returns and stores the outcome. After its deadline nothing is sent."""
+        """Try once to upload a scheduled entry; returns and stores the outcome. After its deadline nothing is sent; it
+        is given up once that is over by the relay's clock too."""
+        if self._clock.now() >= entry.deadline and not self._client.vouched.is_over(entry.deadline):
+            pause = self._timing.backoff.pause(entry.attempts, self._entropy)
+            waits = replace(entry, send_at=self._clock.now() + pause)
+            await self._store.update(waits)
+            return waits
         if self._clock.now() >= entry.deadline:
             last = f"; at the last attempt: {entry.detail}" if entry.attempts else ""
             result = AttemptResult(State.EXPIRED, f"its deadline passed before the report could be stored{last}")

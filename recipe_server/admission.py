@@ -3,7 +3,8 @@
 Recipes go through the same rule table as everywhere (``tacit.rules.table``) under the operator's policy, series
 through ``tacit.rules.series_table``; a series comes before its rounds. The rules of the other leaves are here:
 ``issuer-unknown``, ``directory-key-invalid``, ``directory-exists``, ``directory-epoch-seconds``, ``directory-over``,
-``directory-late``; ``opt-in-recipe``, ``opt-in-signer``, ``opt-in-exists``, ``opt-in-mismatch``, ``opt-in-late``;
+``directory-late``, ``directory-early``; ``opt-in-recipe``, ``opt-in-signer``, ``opt-in-exists``, ``opt-in-mismatch``,
+``opt-in-late``;
 ``void-recipe``, ``void-signer``, ``void-mismatch``, ``void-opt-in``, ``void-early``, ``void-released``,
 ``void-exists``; ``recipe-exists``, ``series-exists``, ``slot-share``; ``series-end-series``,
 ``series-end-signer``, ``series-end-exists``, ``series-end-late``; ``census-room``; ``census-share-recipe``,
@@ -42,7 +43,9 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.rules import series_table as series_rules
 from tacit.rules import table as rules
+from tacit.tlog.cosignature import MAX_SKEW_SECONDS
 from tacit.tlog.leaves import (
+    MAX_LOOKAHEAD,
     Body,
     CensusShare,
     IssuerDirectory,
@@ -295,6 +298,11 @@ class Admission:
     def _check_time(self, directory: IssuerDirectory, now: float) -> None:
         if now >= directory.end:
             raise Refusal("directory-over", f"epoch {directory.epoch} ended at {moment(directory.end)}")
+        opens = directory.start - MAX_LOOKAHEAD * directory.epoch_seconds
+        if now < opens - MAX_SKEW_SECONDS:
+            raise Refusal(
+                "directory-early", f"the directory of epoch {directory.epoch} may come from {moment(opens)} on"
+            )
         deadline = directory.start - directory.epoch_seconds
         if now >= deadline and not self.accept_late_directories:
             raise Refusal(

@@ -22,6 +22,7 @@ from tacit.errors import UsageError
 from tacit.ports import Announcer
 from tacit.service.app import DEPS, TROUBLES, Deps, add_driver, add_store, heed_expect, make_app
 from tacit.service.base.backends import make_announcer
+from tacit.service.base.vouched import ASK_SECONDS, VouchedTime
 from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.operated import OPERATED, HeldKey
 
@@ -66,6 +67,7 @@ def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
     app.cleanup_ctx.append(_running)
     add_store(app, lambda: app[RECIPES].durable)
     add_driver(app, app[MODELS], FORGET_SECONDS, "deleting the model files of rounds that are over")
+    add_driver(app, LeafTime(app[RECIPES], deps.vouched), ASK_SECONDS, "comparing the clock with the newest directory")
     _show_log(app, config, store, _have_cosigned(app, config))
     return app
 
@@ -104,6 +106,21 @@ def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> list[Wit
 
     service.grown = grown
     return drivers
+
+
+class LeafTime:
+    """A driver: what the newest directory says of the time, for a log that has no witness to ask."""
+
+    def __init__(self, service: RecipeService, vouched: VouchedTime) -> None:
+        self._service = service
+        self._vouched = vouched
+
+    async def step(self) -> int:
+        """Look once. Always returns 0."""
+        found = await self._service.newest_leaf()
+        if found is not None:
+            self._vouched.hear_least("the log's newest directory", *found)
+        return 0
 
 
 def make_transport(config: RecipeServerConfig) -> HttpTransport:

@@ -33,10 +33,11 @@ _AT_ONCE = 4
 
 
 class ModelFiles:
-    """The model files of one store. As a ``Driver`` it deletes those that are no longer live."""
+    """The model files of one store. As a ``Driver`` it deletes those that are no longer live, by others' clocks too."""
 
     def __init__(self, config: RecipeServerConfig, deps: Deps, store: RecipeStore) -> None:
         self._clock = deps.clock
+        self._vouched = deps.vouched
         self._store = store
         self._ended_seconds = config.ended_seconds
         self._most = config.model_bytes
@@ -61,10 +62,10 @@ class ModelFiles:
             if not hmac.compare_digest(found.digest(), model):
                 raise Refusal("model-hash", "the body has another SHA-256; send the file that the round names")
             async with self._store.transaction() as tx:
-                await tx.models.forget(self._gone())
+                await tx.models.forget(self._gone_for_good())
                 is_new = await self._is_new(tx, model, len(file))
                 if is_new:
-                    await tx.models.keep(self._with_room(await tx.models.named(self._gone())))
+                    await tx.models.keep(self._with_room(await tx.models.named(self._gone_for_good())))
                     await tx.models.put(model, file)
         if is_new:
             self._log.info("model_stored", model=b64url(model), bytes=len(file))
@@ -83,13 +84,17 @@ class ModelFiles:
     async def step(self) -> int:
         """Delete the files of models that are no longer live; returns the number of their pieces."""
         async with self._store.transaction() as tx:
-            return await tx.models.forget(self._gone())
+            return await tx.models.forget(self._gone_for_good())
 
     def _now(self) -> int:
         return int(self._clock.now())
 
     def _gone(self) -> int:
         return self._now() - self._ended_seconds
+
+    def _gone_for_good(self) -> int:
+        """``_gone``, as far as others vouch for it: 0 or less while nobody does."""
+        return int(max(self._vouched.past(), 0.0)) - self._ended_seconds
 
     def _with_room(self, named: Iterable[Named]) -> dict[bytes, set[int]]:
         return with_room(named, self._analysts, self._most, self._now())

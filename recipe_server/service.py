@@ -29,7 +29,7 @@ from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import get_logger
 from tacit.service.readiness import Durable
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, NoteKey, sign_checkpoint
-from tacit.tlog.leaves import LeafType, SignedLeaf
+from tacit.tlog.leaves import MAX_LOOKAHEAD, LeafType, SignedLeaf
 from tacit.tlog.log import nodes_of_append
 from tacit.tlog.merkle import EMPTY_ROOT, prove_consistency, root_hash
 from tacit.tlog.tiles import TILE_WIDTH, Tile, encode_bundle, tile_bytes
@@ -118,6 +118,17 @@ class RecipeService:
         the newest one of the log if they have cosigned none yet."""
         shown = await tx.shown() if self._config.witnesses else None
         return shown or await _checkpoint(tx)
+
+    async def newest_leaf(self) -> tuple[int, int] | None:
+        """Between which POSIX seconds it is, by the newest directory in the log: its issuer published it at most
+        ``MAX_LOOKAHEAD`` epochs ahead, and a later one is due before its own epoch ends. None without a directory."""
+        async with self._store.read() as tx:
+            found = await tx.directories()
+        newest = max(found, key=lambda one: (one.epoch + 1) * one.epoch_seconds, default=None)
+        if newest is None:
+            return None
+        seconds = newest.epoch_seconds
+        return (newest.epoch - MAX_LOOKAHEAD) * seconds, (newest.epoch + 1) * seconds
 
     async def close(self) -> None:
         """Close the recipe server's store."""

@@ -89,6 +89,7 @@ class WitnessDriver:
         self._cosignatures = cosignatures
         self._transport = deps.transport
         self._clock = deps.clock
+        self._vouched = deps.vouched
         self._entropy = deps.entropy
         self._fresh_seconds = fresh_seconds
         self._known = 0
@@ -157,7 +158,9 @@ class WitnessDriver:
         for found in lines_of(body.decode("utf-8", "replace")):
             line = NoteSignature.parse(found)
             if (line.name, line.key_id) == (self._key.name, self._key.key_id):
-                if abs(cosigned_at(text, line, self._key) - self._clock.now()) > MAX_SKEW_SECONDS:
+                made = cosigned_at(text, line, self._key)
+                self._vouched.hear(f"witness {self._key.name}", made + 1.0)
+                if abs(made - self._clock.now()) > MAX_SKEW_SECONDS:
                     raise CryptoError(f"its clock is off by more than {MAX_SKEW_SECONDS} s")
                 return line
         raise CryptoError("the answer has no cosignature of the witness")

@@ -18,7 +18,7 @@ from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.logview.paged import consistency, log_at
 from tacit.logview.view import Bundle, LogState, LogView
 from tacit.ports import TransportError
-from tacit.service.app import Deps
+from tacit.service.app import Deps, voucher_of
 from tacit.service.base.log import get_logger
 from tacit.service.base.secret_files import write_secret
 from tacit.signing import KEY_SIZE
@@ -80,7 +80,7 @@ class LoggedKeySets:
         self.document = b""
         self._config = config
         self._deps = deps
-        self._get = log_at(deps.transport, config.url)
+        self._get = log_at(voucher_of(deps, "the log"), config.url)
         self._signer = _Signer(config.gateway, signing_key)
         self._path = None if folder is None else folder / FILE
         self._leaves: list[SignedLeaf] = []
@@ -126,7 +126,8 @@ class LoggedKeySets:
             raise
         now = self._deps.clock.now()
         entries = [entry for entry in entries if _concerns(entry.leaf, now)]
-        held = [leaf for leaf in self._leaves if _concerns(leaf, now)]
+        past = self._deps.vouched.past()
+        held = [leaf for leaf in self._leaves if _concerns(leaf, now) or leaf.body_as(OhttpConfig).end > past]
         known = {leaf.encode() for leaf in held}
         held += [entry.leaf for entry in entries if entry.leaf.encode() not in known]
         if len(held) > LEAVES_KEPT:  # no key set is dropped before its time: another could then take its place

@@ -12,6 +12,14 @@ def when(seconds: float) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
+def calendar(seconds: float) -> str:
+    """A POSIX time in UTC, or the number where it is outside the calendar."""
+    try:
+        return when(seconds)
+    except (ValueError, OverflowError, OSError):
+        return f"POSIX second {seconds:.0f}"
+
+
 def moment(seconds: int) -> str:
     """A POSIX second as in a recipe, followed by the time in UTC; the number alone where it is outside the calendar."""
     try:

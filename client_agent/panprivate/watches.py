@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Collection, Iterator, Set
+from collections.abc import Callable, Collection, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -58,6 +58,8 @@ class Watches:
         self._open: dict[bytes, _Watched] = {}
         self._filed = _found_in(folder)
         self._troubles: dict[bytes, str] = {}
+        self.is_over: Callable[[float], bool] = lambda _until: True
+        """Whether a time (POSIX seconds) is over by others' clocks too; the agent's, once there is one."""
         self.begun = asyncio.Event()
         """Set with each watch that begins; the code that ticks waits for it and clears it."""
 
@@ -147,7 +149,7 @@ class Watches:
         for own, watched in list(self._open.items()):
             if self._open.get(own) is not watched:
                 continue
-            if self._clock.now() >= watched.until:
+            if self._clock.now() >= watched.until and self.is_over(watched.until):
                 self.forget({own})
             else:
                 self._advance(own, watched.watch)

@@ -92,12 +92,17 @@ def back_up(name: str, config: Path, out: Path) -> Contents:
 
 def back_up_into(name: str, config: Path, folder: Path, keep: int) -> tuple[Path, Contents]:
     """Back up the service ``name`` into a new folder below ``folder``, named after the service and the time (UTC). Once
-    the backup is complete, delete all but the newest ``keep`` of the service's backups. Raises ``UsageError``."""
+    the backup is complete, delete all but the newest ``keep`` of the service's backups; none if the clock has gone back
+    behind one of them, whose names then tell nothing. Raises ``UsageError``."""
     kind = kind_of(name)
     out = folder / f"{kind}-{time.strftime(_STAMP, time.gmtime())}"
     contents = back_up(name, config, out)
     try:
-        for old in _named(folder, kind)[:-keep]:
+        found = _named(folder, kind)
+        if found[-1] != out:
+            raise UsageError(f"{out} is complete, but {found[-1].name} is of a later time; is the clock right? Nothing "
+                             "was deleted; remove what a wrong clock named")  # fmt: skip
+        for old in found[:-keep]:
             (old / CONTENTS).unlink(missing_ok=True)  # first, so that a deletion cut short leaves no backup
             shutil.rmtree(old)
         for draft in folder.glob(f".{kind}-*.new"):

@@ -49,11 +49,12 @@ from tacit.models.parties import Parties
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.operations.pace import Pace
 from tacit.operations.results import CollectorAccess
-from tacit.service.app import TROUBLES, Deps, Handler, add_driver, add_store, heed_expect, make_app
+from tacit.service.app import TROUBLES, Deps, Handler, add_driver, add_store, ask_time, heed_expect, make_app
 from tacit.service.base.hsm import HsmKey
 from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import REQUEST, RequestId
 from tacit.service.base.secret_files import read_secret
+from tacit.service.base.vouched import EarlierClock
 from tacit.service.documents.openapi import add_described
 from tacit.service.http.callers import Callers
 from tacit.service.http.live_tokens import ShownToken
@@ -107,6 +108,7 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
     admin.runs.wake = add_driver(app, admin.runs, LOOK_SECONDS, "carrying training runs")
     watch = YieldWatch(store, admin.events, admin.log, admin.collector, deps.clock)
     add_driver(app, watch, LOOK_SECONDS, "watching yields")
+    ask_time(app, "the log", f"{config.log.url}/checkpoint")
     if config.fleet is not None:
         add_driver(app, FleetWatch(config.fleet, admin.events), LOOK_SECONDS, "watching the fleet's counts")
     app.on_shutdown.append(_end_streams)
@@ -121,7 +123,9 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
 def make_admin(config: AdminConfig, deps: Deps, store: AdminStore, token: ShownToken) -> Admin:
     """Make everything that handlers use, over ``store``. ``token``: the bearer token for the collector. Raises
     ``UsageError``."""
-    consent = Consent(Rule(config.persons, config.approver_delay_seconds), deps.clock, deps.entropy)
+    # a clock that is ahead must neither end a wait for a second person early, nor a term
+    waiting = EarlierClock(deps.clock, deps.vouched)
+    consent = Consent(Rule(config.persons, config.approver_delay_seconds), waiting, deps.entropy)
     people, events = People(deps.entropy), Events()
     questions = Questions(read_parties(config.parties), config.policy, consent, deps.clock, deps.entropy)
     log, followed = Log(config, deps), FollowedLog(config, deps)
@@ -135,14 +139,14 @@ def make_admin(config: AdminConfig, deps: Deps, store: AdminStore, token: ShownT
         config=config,
         deps=deps,
         store=store,
-        passkeys=Passkeys(config.passkeys, config.public_url or "", deps.clock, deps.entropy),
+        passkeys=Passkeys(config.passkeys, config.public_url or "", waiting, deps.entropy),
         openid=make_openid(config, deps),
-        sign_in=SignIn(store, config.sign_in, deps.clock, deps.entropy, passwords, secure=config.secure),
+        sign_in=SignIn(store, config.sign_in, waiting, deps.entropy, passwords, secure=config.secure),
         passwords=passwords,
         computing=computing,
         people=people,
         consent=consent,
-        empowering=Empowering(people, consent, deps.clock, deps.entropy),
+        empowering=Empowering(people, consent, waiting, deps.entropy),
         questions=questions,
         publishing=Publishing(
             store, questions, rounds, log, config.policy, config.epoch_seconds, deps.clock, key, computing, events.tell,

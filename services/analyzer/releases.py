@@ -63,7 +63,7 @@ class Releases:
         return released
 
     def _is_over(self, party: AnalyzerParty) -> bool:
-        return self._deps.clock.now() >= party.task.end_seconds + self._grace
+        return self._deps.vouched.is_past(party.task.end_seconds + self._grace)
 
     async def released(self, party: AnalyzerParty) -> Aggregate:
         """The sum of a recipe; it is released now if that is due and not yet done. Raises ``Refusal``

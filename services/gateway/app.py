@@ -57,7 +57,8 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
     log, url = voucher_of(deps, "the log"), config.recipe_server_url
     app[CLOCK_BOUND] = True
     app[TROUBLES].append(gateway.key_trouble)
-    add_driver(app, KeyRotation(gateway, signing_key, None if url is None else log, url), _KEEP_SECONDS, "making keys")
+    rotation = KeyRotation(gateway, signing_key, None if url is None else log, url)
+    add_driver(app, rotation, _KEEP_SECONDS, "making keys", in_doubt=True)
     add_driver(app, Forgetting(gateway, store, deps), _KEEP_SECONDS, "forgetting requests")
     add_driver(app, gateway.counters, config.bucket_seconds / 4, "logging counts")
     if url is not None:

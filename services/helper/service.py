@@ -154,7 +154,7 @@ class Helper:
         except DecodeError as error:
             raise DapAbort(DapProblem.INVALID_MESSAGE, str(error)) from error
         batches.check_share_request(task, request)
-        batches.check_interval_over(task, self._deps.clock.now())
+        batches.check_interval_over(task, self._deps.vouched.past())
         leader_selected = task.batch_mode is BatchMode.LEADER_SELECTED
         selector = request.batch_selector
         batch = batches.batch_of(task, selector, selector.config if leader_selected else None)

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from tacit.service.base.config import ServiceConfig
 from tacit.service.base.config_files import ConfigPath
+from tacit.tlog.leaves import MAX_LOOKAHEAD
 
 MAX_SLOTS = 64
 """Most slots per epoch: live keys (of four epochs at most) have distinct one-byte ids, of which there are 256."""
@@ -31,7 +32,7 @@ class IssuerConfig(ServiceConfig):
     """Length of an epoch in seconds; devices pin it."""
     slots_per_epoch: Annotated[int, Field(ge=1, le=MAX_SLOTS)] = 8
     """Tokens that each device gets for an epoch, which is the number of recipes that it can answer in the epoch."""
-    lookahead: Annotated[int, Field(ge=1, le=2)] = 2
+    lookahead: Annotated[int, Field(ge=1, le=MAX_LOOKAHEAD)] = 2
     """Number of future epochs for which there are keys."""
     grace_seconds: Annotated[int, Field(ge=0)] = 3600
     """Seconds after an epoch for which its private keys are kept."""

@@ -219,7 +219,7 @@ class Collections:
             return True
         if not one.settled:
             return False
-        if self._deps.clock.now() >= task.end_seconds:
+        if self._deps.vouched.is_past(task.end_seconds):
             return one.forwarded or not task.is_mixed or task.batch_close is BatchClose.ON_QUERY
         if task.batch_close is not BatchClose.ON_QUERY:
             return False

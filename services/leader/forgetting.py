@@ -62,9 +62,9 @@ class Forgetting:
         """One look; returns for how many jobs nothing is left to do."""
         if not await self._store.leads():
             return 0
-        now = self._deps.clock.now()
+        now, past = self._deps.clock.now(), self._deps.vouched.past()
         async with self._store.read() as tx:
-            jobs = await tx.answered_jobs(now, AT_ONCE)
+            jobs = await tx.answered_jobs(max(past, 0.0), AT_ONCE)
         if not jobs:
             return 0
         self._refusing = {helper: until for helper, until in self._refusing.items() if until > now}

@@ -305,7 +305,7 @@ class JobWork:
         return len(job.seqs)
 
     def _is_too_late(self, party: Party) -> bool:
-        return self._deps.clock.now() >= party.task.end_seconds + self._limits.collection_grace
+        return self._deps.vouched.is_past(party.task.end_seconds + self._limits.collection_grace)
 
     async def _postpone(self, job: JobRow, location: str, cause: str, asked: float = 0.0) -> None:
         """Give the job back, to be retried after a pause that doubles each time."""

@@ -74,7 +74,9 @@ class Forwarding:
             task = party.task
             onward, over = party.onward, task.end_seconds + self._config.release_grace
             _, due = self._again.get(task.task_id, (0, over))
-            if onward is None or task.task_id in self._settled or self._deps.clock.now() < max(over, due):
+            if onward is None or task.task_id in self._settled or self._deps.clock.now() < due:
+                continue
+            if not self._deps.vouched.is_past(over):  # the order is fixed once, and later messages are lost
                 continue
             if await self._fixed(party, onward):
                 sent += await self._send(party, onward)

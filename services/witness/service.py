@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Mapping
 
 from services.witness.config import WitnessConfig, WitnessedLog
 from services.witness.store import Moved, Twice, Witnessed, WitnessStore
@@ -67,6 +68,11 @@ class Witness:
     def key(self) -> NoteKey:
         """The verifier key, for use in readers' policies."""
         return NoteKey(self._config.name, self._key.public, COSIGNATURE)
+
+    @property
+    def logs(self) -> Mapping[str, WitnessedLog]:
+        """The logs that are watched, by their origin."""
+        return {origin: entry for origin, (_, entry) in self._logs.items()}
 
     async def open(self) -> None:
         """Open the store. Raises ``UsageError`` for a database from a backup, whatever the operator says: what this key

@@ -34,8 +34,9 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.rules import table as rules
 from tacit.service.announcements import wake_on_announcements
-from tacit.service.app import Deps, add_driver
+from tacit.service.app import CLOCK_BOUND, Deps, add_driver, voucher_of
 from tacit.service.base.log import get_logger
+from tacit.service.base.vouched import AskingTime
 from tacit.tlog.leaves import LeafType, OptIn, sign_leaf
 
 REFRESH_SECONDS = 1.0
@@ -72,7 +73,9 @@ class LogFollower(Generic[P]):
         identity = self._identity = seat.identity
         self._log_config = log
         required = policy.log_policy(log.note_key(), deps.clock.now)
-        self._stored = StoredLog(store, log_at(deps.transport, log.url), required, policy)
+        voucher = voucher_of(deps, "the log")
+        self._stored = StoredLog(store, log_at(voucher, log.url), required, policy)
+        self._asking = AskingTime(voucher, f"{log.url}/checkpoint")
         self._policy = policy
         self._deps = deps
         self._retention = retention
@@ -138,10 +141,11 @@ class LogFollower(Generic[P]):
         """Fetch, review and opt in. Returns how many recipes changed their state."""
         if not (self._coordinates and await self.store.leads()):
             await self.load()
+            await self._asking.step()  # a process that does not read the log closes and drops too
             return 0
         changed = 0
         await self._fetch()
-        if not self._reviewed:
+        if not self._reviewed and not self._deps.vouched.doubt():
             changed = await self._review()
         await self._send_own_leaves()
         return changed + await self.end_tasks()
@@ -266,10 +270,10 @@ class LogFollower(Generic[P]):
         return replace(row, state=TaskState.ACTIVE, rule="", detail="")
 
     async def end_tasks(self) -> int:
-        """Forget tasks whose time, including retention, is over: nobody can spend their tokens any more. Ending a task
-        is final, see ``CommonTx.is_open``."""
-        now = self._deps.clock.now()
-        over = {party.task.recipe_hash: party.task.task_id for party in self._parties.active() if now >= party.closes}
+        """Forget tasks whose time, including retention, is over by the log's clock too: nobody can spend their tokens
+        any more. Ending a task is final, see ``CommonTx.is_open``."""
+        past = self._deps.vouched.past()
+        over = {party.task.recipe_hash: party.task.task_id for party in self._parties.active() if past >= party.closes}
         for recipe_hash, task_id in over.items():
             self._parties.remove(task_id)
             async with self.store.transaction() as tx:
@@ -330,5 +334,6 @@ def follow_log(
         yield
 
     app.cleanup_ctx.append(loading)
-    look = add_driver(app, follower, config.log.poll_seconds, "following the log")
+    app[CLOCK_BOUND] = True
+    look = add_driver(app, follower, config.log.poll_seconds, "following the log", in_doubt=True)
     wake_on_announcements(app, config.announcer, look, insecure=config.insecure_http)

@@ -4,8 +4,8 @@ Both are kept in the database first, and only then sent, until the log has them.
 leaf that is sent after the next start has the same bytes.
 
 A **void leaf** states that nothing of a recipe was released, nor ever will be. When the time in which a release may
-come is over and there was none, one transaction closes the task for good and keeps the signed leaf. What is closed
-stays closed; a task with one released batch is never closed this way.
+come is over, by the log's clock too, and there was none, one transaction closes the task for good and keeps the signed
+leaf. What is closed stays closed; a task with one released batch is never closed this way.
 
 A **census share** is the aggregate share that this aggregator released for a census, published so that anybody can add
 up both shares. The transaction that releases the batch keeps it, exactly the bytes that it seals to the collector
@@ -111,10 +111,10 @@ class Voids:
 
     def due(self, rows: Iterable[TaskRow]) -> list[TaskRow]:
         """The rows that ``step`` has to consider now."""
-        now = self._deps.clock.now()
-        return [row for row in rows if self._offers.is_due(row.recipe_hash) and self._is_due(row, now)]
+        past = self._deps.vouched.past()
+        return [row for row in rows if self._offers.is_due(row.recipe_hash) and self._is_due(row, past)]
 
-    def _is_due(self, row: TaskRow, now: float) -> bool:
+    def _is_due(self, row: TaskRow, past: float) -> bool:
         if row.void or row.state not in OPEN_STATES:
             return bool(row.void)
         if row.recipe_hash not in self._ends:
@@ -123,7 +123,7 @@ class Voids:
             except DecodeError:  # an older version could read it; no void leaf is sent for it, and it stays charged
                 self._offers.settle(row.recipe_hash)
                 return False
-        return now >= self._ends[row.recipe_hash] + self._void_after
+        return past >= self._ends[row.recipe_hash] + self._void_after
 
     async def step(self, live: LiveLog, due: Iterable[TaskRow]) -> None:
         """Close every task whose time is over without a release, and send the leaves of those that are closed."""

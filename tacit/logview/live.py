@@ -16,6 +16,7 @@ from tacit.ledger.account import Charge, ChargeState, charge_state
 from tacit.logview.signers import recipe_in, series_in
 from tacit.logview.view import VerifiedEntry
 from tacit.models.forms import known
+from tacit.moments import calendar
 from tacit.recipe.census import Census
 from tacit.recipe.charges import charge_of, is_refundable, series_charges
 from tacit.recipe.context import Context, Stage
@@ -149,6 +150,21 @@ class LiveLog:
         """The directory of (issuer, epoch), if it is in the log."""
         wanted = (issuer, epoch)
         return next((item for item in self.directories if (item.issuer, item.epoch) == wanted), None)
+
+    def clock_trouble(self, issuer: str, epoch_seconds: int, now: float) -> str:
+        """How a clock that says ``now`` (POSIX seconds) contradicts the issuer's newest directory, in words for a
+        person; the empty string where it does not.
+
+        A directory is of the next epoch, or of the one after it, while it is the newest; it is older only where the
+        issuer is silent.
+        """
+        epochs = [one.epoch for one in self.directories if (one.issuer, one.epoch_seconds) == (issuer, epoch_seconds)]
+        newest = max(epochs, default=-1)
+        if newest < 0 or (newest - 2) * epoch_seconds <= now < (newest + 1) * epoch_seconds:
+            return ""
+        begins = calendar(newest * epoch_seconds)
+        says = f"the log's newest token keys are of {begins}, this machine's clock says {calendar(now)}"
+        return f"{says}; set the clock, or wait a moment if it is right"
 
     def slot_key(self, recipe: Recipe) -> bytes:
         """The issuer's public key (SPKI) of the recipe's slot. Raises a ``Refusal`` where the log has none."""

@@ -125,7 +125,8 @@ def placed(
     duration = (epoch + 1) * epoch_seconds - start if survey.duration is None else survey.duration
     directory = live.directory(issuer, epoch)
     if directory is None:
-        raise UsageError(f"the log shows no token keys for epoch {epoch}; {_other_epoch(survey, epoch_seconds, now)}")
+        advice = live.clock_trouble(issuer, epoch_seconds, now) or _other_epoch(survey, epoch_seconds, now)
+        raise UsageError(f"the log shows no token keys for epoch {epoch}; {advice}")
     slot = free_slot(directory, live, reserved) if survey.slot is None else survey.slot
     return survey.having(start=start, duration=duration, epoch=epoch, slot=slot)
 
@@ -162,6 +163,16 @@ def next_epoch(live: LiveLog, issuer: str, epoch_seconds: int, now: float, pace:
     return int(now // epoch_seconds) + 1 if live.directory(issuer, wanted) is None else wanted
 
 
+def directory_of(live: LiveLog, issuer: str, epoch: int, epoch_seconds: int, now: float) -> IssuerDirectory:
+    """The issuer's directory of ``epoch``. Raises ``UsageError`` where the log does not show it, which says so where
+    the clock is the reason."""
+    directory = live.directory(issuer, epoch)
+    if directory is None:
+        advice = live.clock_trouble(issuer, epoch_seconds, now) or "wait a moment"
+        raise UsageError(f"the log shows no token keys for epoch {epoch}; {advice}")
+    return directory
+
+
 def is_movable(recipe: Recipe, epoch_seconds: int) -> bool:
     """Whether the recipe may be published for another time: it begins with its epoch, as ``placed`` chooses if no start
     is stated, and neither a series nor a watched event fixes that time."""
@@ -179,9 +190,7 @@ def moved(recipe: Recipe, live: LiveLog, epoch_seconds: int, now: float, pace: P
     Nothing else changes. Raises ``UsageError`` as ``placed``."""
     issuer = recipe.token.issuer
     epoch = next_epoch(live, issuer, epoch_seconds, now, pace)
-    directory = live.directory(issuer, epoch)
-    if directory is None:
-        raise UsageError(f"the log shows no token keys for epoch {epoch}; wait a moment")
+    directory = directory_of(live, issuer, epoch, epoch_seconds, now)
     return at_place(recipe, epoch * epoch_seconds, epoch, free_slot(directory, live, reserved))
 
 

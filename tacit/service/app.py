@@ -133,15 +133,19 @@ def make_app(
     return app
 
 
-def add_driver(app: web.Application, driver: Driver, idle_seconds: float, doing: str = "") -> asyncio.Event:
+def add_driver(
+    app: web.Application, driver: Driver, idle_seconds: float, doing: str = "", *, in_doubt: bool = False
+) -> asyncio.Event:
     """Run ``driver`` while the app runs; return the event that wakes it early. ``doing`` describes its work to a person
-    when it fails.
+    when it fails. ``in_doubt``: whether it goes on while the clock of a service that is ``CLOCK_BOUND`` is in doubt, as
+    what hears the time must.
 
     Register it after what it uses (``cleanup_ctx`` closes in reverse order). With ``Deps.background`` false it is only
     listed in ``app[DRIVERS]``.
     """
     app[DRIVERS].append(driver)
-    return _run_beside(app, driver, idle_seconds, doing or type(driver).__name__)
+    doing = doing or type(driver).__name__
+    return _run_beside(app, driver if in_doubt else _WhileClockIsSure(app, driver), idle_seconds, doing)
 
 
 def add_store(app: web.Application, store: Callable[[], Durable | None]) -> None:
@@ -154,6 +158,19 @@ def add_store(app: web.Application, store: Callable[[], Durable | None]) -> None
     _run_beside(app, probing, PROBE_SECONDS, "writing to the store")
 
 
+class _WhileClockIsSure:
+    """A driver that pauses while the clock of its service is in doubt: what it closes or gives up stays so."""
+
+    def __init__(self, app: web.Application, driver: Driver) -> None:
+        self._app = app
+        self._driver = driver
+
+    async def step(self) -> int:
+        """A step of the driver, or 0."""
+        is_sure = not (self._app[CLOCK_BOUND] and self._app[DEPS].vouched.doubt())
+        return await self._driver.step() if is_sure else 0
+
+
 def voucher_of(deps: Deps, who: str) -> Voucher:
     """The transport to a party whose time vouches for this service's; ``who`` names it in words, as "the log"."""
     return Voucher(deps.transport, deps.vouched, who)
@@ -161,7 +178,8 @@ def voucher_of(deps: Deps, who: str) -> Voucher:
 
 def ask_time(app: web.Application, who: str, url: str) -> None:
     """Ask a party for its time regularly, at ``url``; for services that ask it nothing else regularly."""
-    add_driver(app, AskingTime(voucher_of(app[DEPS], who), url), ASK_SECONDS, f"asking {who} for the time")
+    asking = AskingTime(voucher_of(app[DEPS], who), url)
+    add_driver(app, asking, ASK_SECONDS, f"asking {who} for the time", in_doubt=True)
 
 
 def require_clock(app: web.Application) -> None:

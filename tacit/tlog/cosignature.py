@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tacit.errors import CryptoError, DecodeError
+from tacit.moments import calendar
 from tacit.signing import SIGNATURE_SIZE, SigningKey, verify
 from tacit.tlog.checkpoint import COSIGNATURE, Note, NoteKey, NoteSignature
 
@@ -76,11 +77,15 @@ class Quorum:
         now = self.now()
         times = self.times(note)
         earliest, latest = now - self.max_age_seconds, now + MAX_SKEW_SECONDS
-        fresh = sum(1 for made in times if made is not None and earliest <= made <= latest)
+        fresh = sum(1 for one in times if one is not None and earliest <= one <= latest)
         if fresh < self.k:
-            found = sum(1 for made in times if made is not None)
+            made = sorted(one for one in times if one is not None)
+            few = f"the checkpoint has {fresh} recent cosignatures of witnesses ({len(made)} of any age)"
+            if len(made) < self.k:
+                raise CryptoError(f"{few}, but needs {self.k}")
             raise CryptoError(
-                f"the checkpoint has {fresh} recent cosignatures of witnesses ({found} of any age), but needs {self.k}"
+                f"{few}, but needs {self.k}: the log's newest checkpoint is of {calendar(made[-1])}, this machine's "
+                f"clock says {calendar(now)}"
             )
 
     def times(self, note: Note) -> Sequence[int | None]:

@@ -29,6 +29,8 @@ LEAVES_KEPT = 256
 LABEL = b"tacit leaf v1\0"
 MIN_ROTATION_SECONDS = 60
 MAX_ROTATION_SECONDS = 366 * 86400
+MAX_LOOKAHEAD = 2
+"""Most epochs by which an issuer publishes a directory ahead."""
 
 
 class UnknownLeafError(DecodeError):

@@ -86,7 +86,7 @@ class Stage:
         self.inner = InProcessTransport()
         self.network = FaultyTransport(self.inner, clock=self.clock)
         self.observer = Remembering()
-        self.log = Log(KIT.keys["log"])
+        self.log = Log(KIT.keys["log"], clock=self.clock)
         self.changes: dict[str, Any] = {}
         self.app: web.Application | None = None
         self.collector: web.Application | None = None

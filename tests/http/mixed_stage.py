@@ -80,7 +80,7 @@ class MixedStage:
         self.inner = InProcessTransport()
         self.network = FaultyTransport(self.inner, clock=self.clock)
         self.observer = Remembering()
-        self.log = Log(KIT.keys["log"])
+        self.log = Log(KIT.keys["log"], clock=self.clock)
         self.apps: dict[str, web.Application] = {}
         self._starts = 0
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from infra.lab.kit.bundles import paged, signed_bundle
+from tacit.moments import date_field
+from tacit.ports import Clock
 from tacit.signing import SigningKey
 from tacit.tlog.leaves import SignedLeaf
 from tacit.tlog.log import MemoryTree
@@ -28,6 +30,8 @@ class ShownLog:
 
     key: SigningKey
     tree: MemoryTree = field(default_factory=MemoryTree)
+    clock: Clock | None = None
+    """The log's own clock; None: this machine's."""
 
     def add(self, *leaves: SignedLeaf) -> None:
         for leaf in leaves:
@@ -37,7 +41,16 @@ class ShownLog:
         found = paged(self.tree, signed_bundle(self.tree, 0, self.key), request.path)
         return web.Response(status=404) if found is None else web.Response(body=found)
 
+    async def checkpoint(self, _request: web.Request) -> web.Response:
+        return web.Response()
+
+    async def date(self, _request: web.Request, response: web.StreamResponse) -> None:
+        if self.clock is not None:
+            response.headers["Date"] = date_field(int(self.clock.now()))
+
     def app(self) -> web.Application:
         app = web.Application()
         app.router.add_get("/v1/{path:.+}", self.show)
+        app.router.add_get("/checkpoint", self.checkpoint)
+        app.on_response_prepare.append(self.date)
         return app

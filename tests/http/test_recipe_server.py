@@ -25,7 +25,7 @@ from infra.lab.kit.recipes import (
     changed,
 )
 from recipe_server.admission import KEY_SET_MARGIN
-from recipe_server.app import create_app
+from recipe_server.app import LeafTime, create_app
 from recipe_server.config import RecipeServerConfig
 from recipe_server.live import LiveEntries, live_entries
 from recipe_server.schema import METADATA, MIGRATIONS
@@ -41,9 +41,11 @@ from tacit.logview.view import Bundle, LogView
 from tacit.ports import HttpResponse
 from tacit.recipe.context import Context, Stage
 from tacit.rules.table import check
-from tacit.service.app import Deps
+from tacit.service.app import DEPS, DRIVERS, Deps
 from tacit.service.base.secret_files import write_secret
+from tacit.service.base.vouched import UNVOUCHED
 from tacit.tlog.canonical import canonical_bytes
+from tacit.tlog.cosignature import MAX_SKEW_SECONDS
 from tacit.tlog.leaves import LeafKeys, LeafType, OptIn, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import leaf_hash
@@ -281,6 +283,31 @@ async def test_directories_come_from_known_issuers_once_per_epoch(server: Server
     await server.publish(KIT.directory_leaf(EPOCH + 1))
 
 
+async def test_a_directory_comes_at_most_two_epochs_ahead_or_as_much_as_clocks_differ(server: Server) -> None:
+    assert await server.refused(KIT.directory_leaf(EPOCH + 3)) == "directory-early"
+    await server.publish(KIT.directory_leaf(EPOCH + 2))
+    server.clock.jump((EPOCH + 1) * 86_400 - MAX_SKEW_SECONDS - server.clock.now() - 1)
+    assert await server.refused(KIT.directory_leaf(EPOCH + 3)) == "directory-early"
+    server.clock.jump(1)
+    await server.publish(KIT.directory_leaf(EPOCH + 3))
+
+
+async def test_a_log_whose_clock_contradicts_its_newest_directory_says_so_and_deletes_nothing(server: Server) -> None:
+    await server.publish(KIT.directory_leaf(EPOCH + 1))
+    compare = next(one for one in server.app[DRIVERS] if isinstance(one, LeafTime))
+    vouched = server.app[DEPS].vouched
+    for days in (-30 * 365, -31, 70, 30 * 365):
+        server.clock.set_back(-days * 86_400)
+        await compare.step()
+        answer = await server.network.request("GET", f"{URL}/readyz")
+        assert (answer.status, b"the log's newest directory is of" in answer.body) == (503, True)
+        assert vouched.past() == UNVOUCHED
+        server.clock.set_back(days * 86_400)
+        assert (await server.network.request("GET", f"{URL}/readyz")).status == 200
+    assert vouched.past() < server.clock.now(), "a directory vouches for its epoch, not for the second"
+    assert vouched.is_past((EPOCH - 1) * 86_400)
+
+
 async def test_late_directories_are_refused_where_the_configuration_says_so(server: Server) -> None:
     await server.start(accept_late_directories=False)
     for epoch in (EPOCH, EPOCH + 1):
@@ -388,8 +415,9 @@ async def test_two_recipes_racing_for_a_slot_end_with_one_owner(server: Server) 
 
 @pytest.mark.slow
 async def test_every_tile_of_a_log_of_300_entries_verifies_against_the_checkpoint(server: Server) -> None:
-    for first in range(0, 300, 60):
-        await server.publish(*(KIT.directory_leaf(EPOCH + first + number, 1) for number in range(60)))
+    for number in range(300):
+        await server.publish(KIT.directory_leaf(EPOCH + number, 1))
+        server.clock.jump(86_400)
     checkpoint = KIT.log_policy.open((await server.get("/checkpoint")).body)
     assert checkpoint.size == 300
     entries: list[bytes] = []
@@ -504,6 +532,7 @@ async def test_bundles_from_every_earlier_size_are_consistent(server: Server) ->
         await server.publish(leaf)
         await server.read(view)
         states.append(view.state)
+        server.clock.jump(0 if len(states) < 3 else 86_400)
     for state in (*states, *states):
         later = LogView(KIT.log_policy, state)
         await server.read(later)

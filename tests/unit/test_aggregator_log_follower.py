@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,6 +29,7 @@ from tacit.errors import DapAbort, DapProblem, Fatal, Refusal
 from tacit.logview.live import LiveLog
 from tacit.logview.stored import stored_live
 from tacit.messages import Role
+from tacit.moments import date_field
 from tacit.ports import HttpResponse, TransportError
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Recipe
@@ -52,6 +53,7 @@ class Log:
         self.status = 201
         self.headers: dict[str, str] = {}
         self.answer = b"{}"
+        self.now: Callable[[], float] = lambda: NOW
         self.key = KIT.keys["log"]
         for leaf in leaves:
             self.add(leaf)
@@ -68,7 +70,8 @@ class Log:
             self.posted.append(body)
             return HttpResponse(self.status, self.headers, self.answer)
         found = paged(self.tree, signed_bundle(self.tree, 0, self.key), parts.path)
-        return HttpResponse(404 if found is None else 200, {}, found or b"")
+        date = {"date": date_field(int(self.now()))}
+        return HttpResponse(404 if found is None else 200, date, found or b"")
 
 
 def identity(role: Role = Role.LEADER, *peers: PeerSecrets) -> Identity:
@@ -104,6 +107,7 @@ class Subject:
         self.store = store
         self.parties = Parties()
         self.clock = SimClock(float(NOW))
+        log.now = self.clock.now
         deps = Deps(self.clock, SeededEntropy(1), log)
         config = LogConfig(url=URL, key=KIT.log_policy.log_key.encode())
         who = who or identity()

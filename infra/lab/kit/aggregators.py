@@ -33,7 +33,7 @@ from tacit.messages import CollectionJobReq, CollectionJobResp, Report, Role, Up
 from tacit.ports import HttpResponse
 from tacit.roles.aggregator import Party
 from tacit.roles.collector import AggregateResult, collection_request, open_collection
-from tacit.service.app import DRIVERS, Deps
+from tacit.service.app import DEPS, DRIVERS, Deps
 from tacit.service.base.keys import write_signing_key
 from tacit.service.base.secret_files import write_secret
 from tacit.signing import generate_signing_key
@@ -88,6 +88,7 @@ def settings_of(folder: Path, kit: TaskKit, role: Role, storage: str = "memory")
 
 async def mount_serving(network: InProcessTransport, url: str, app: web.Application, party: Party) -> None:
     """Mount an aggregator that serves the task of ``party`` from the start, as if it had found it in a log."""
+    app[DEPS].vouched.alone()  # no log is there to ask for the time
     app[PARTIES].add(party)
     await network.mount(url, app)
     await serve(app, party)

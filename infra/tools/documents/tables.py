@@ -29,6 +29,7 @@ _CELLS, _REPORTS, _DELTA = 16, 1000, 1e-6
 
 PAGES = {
     "configuration.md": "every key of every configuration",
+    "deletions.md": "everything that is deleted or expires: when, and who vouches for the time",
     "findings.md": "what a monitor of the log may find",
     "members.md": "recipe, survey, series, policy and a device's configuration as tables",
     "methods.md": "what each method draws",

@@ -82,6 +82,7 @@ def make_leader(
         crypto=storage.crypto,
         version=version,
     )
+    deps.vouched.alone()
     app = leader.assemble(parts, deps, lambda _app: None)
     app.router.add_routes(Provisioning(app, parts.store, Role.LEADER, key, version, credentials).routes())
     return app
@@ -100,6 +101,7 @@ def make_helper(
         crypto=storage.crypto,
         version=version,
     )
+    deps.vouched.alone()
     app = helper.assemble(parts, deps, lambda _app: None)
     app.router.add_routes(Provisioning(app, parts.store, Role.HELPER, key, version, credentials).routes())
     return app

@@ -176,7 +176,8 @@ async def _keep(
     if key is not None:
         body = None if reply.secret else _response(reply).body
         kept = body if isinstance(body, bytes) else None
-        await tx.drop_answers(admin.now - admin.config.answer_days * 86400)
+        past = int(max(admin.deps.vouched.past(), 0.0))
+        await tx.drop_answers(past - admin.config.answer_days * 86400)
         await tx.add_answer(Answer(*key, admin.now, reply.status, json.dumps(_headers(reply)), kept))
 
 

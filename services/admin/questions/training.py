@@ -14,7 +14,7 @@ from tacit.extras import require_extra
 from tacit.learning.plan import Plan
 from tacit.logview.live import LiveLog
 from tacit.models.parties import Parties
-from tacit.operations.drafting import Drafted, next_epoch
+from tacit.operations.drafting import Drafted, directory_of, next_epoch
 from tacit.operations.pace import Pace
 from tacit.recipe.policy import Policy
 from tacit.recipe.training import External
@@ -51,9 +51,7 @@ def drafted_run(
         raise FieldError("name", f"{plan.name} is a series of the log already; give the plan another name")
     issuer = parties.issuer.name
     epoch = next_epoch(live, issuer, epoch_seconds, now, pace)
-    directory = live.directory(issuer, epoch)
-    if directory is None:
-        raise UsageError(f"the log shows no token keys for epoch {epoch}; wait a moment")
+    directory = directory_of(live, issuer, epoch, epoch_seconds, now)
     series = placed_run(plan, parties, live, Epochs(epoch_seconds, len(directory.keys)), now, pace)
     first = next_round(plan, series, run_of(plan, series, ()), now)
     if first is None:

@@ -257,11 +257,14 @@ class LearningRun:
         token, clock, until = recipe.token, self.at.clock, asked_until(recipe.interval)
         words = f"{recipe.name}: waiting for the token keys of epoch {token.epoch}"
         with self._waiting(words, until - clock.now()):
-            while (await self.at.log()).directory(token.issuer, token.epoch) is None:
+            while (live := await self.at.log()).directory(token.issuer, token.epoch) is None:
                 left = until - clock.now()
                 if left <= 0:
-                    raise UsageError(f"the log shows no token keys for epoch {token.epoch} of {recipe.name}; look "
-                                     f"after the issuer {token.issuer}, and run this again")  # fmt: skip
+                    seconds = next((one.epoch_seconds for one in live.directories if one.issuer == token.issuer), 0)
+                    advice = live.clock_trouble(token.issuer, seconds, clock.now()) or (
+                        f"look after the issuer {token.issuer}, and run this again"
+                    )
+                    raise UsageError(f"the log shows no token keys for epoch {token.epoch} of {recipe.name}; {advice}")
                 await clock.sleep(min(left, max(LOOK_SECONDS, math.ceil(left / LOOKS))))
 
 

@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
-from tacit.moments import when
+from tacit.moments import calendar
 from tacit.ports import Clock, HttpResponse, SteadyClock, Transport, TransportError
 
 BOUND_SECONDS = 600.0
@@ -42,24 +42,40 @@ class VouchedTime:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._steady = clock.steady if isinstance(clock, SteadyClock) else clock.now
-        self._exact: tuple[str, float] | None = None
-        self._least: tuple[str, float] | None = None
+        self._ahead: dict[str, float] = {}
+        self._least: tuple[str, float, float] | None = None
+        self._asked = -math.inf
+        self._alone = False
+
+    def alone(self) -> None:
+        """There is nobody to ask, as in a test of protocols between two servers: this clock alone is believed."""
+        self._alone = True
 
     def hear(self, who: str, time: float) -> None:
-        """``who`` says that it is ``time`` now (POSIX seconds). The last word counts."""
-        self._exact = who, time - self._steady()
+        """``who`` says that it is ``time`` now (POSIX seconds). The last word of each counts, and of several, such as
+        witnesses, the middle one: so a minority with a wrong clock changes nothing."""
+        self._asked = self._steady()
+        self._ahead[who] = time - self._asked
 
-    def hear_least(self, who: str, time: float) -> None:
-        """``who``, such as a signed leaf, shows that it is ``time`` or later (POSIX seconds). The latest counts, and
-        only where nobody says what the time is."""
-        since = time - self._steady()
-        if self._least is None or since > self._least[1]:
-            self._least = who, since
+    def hear_date(self, who: str, date: str, age: str = "0") -> None:
+        """``who`` has just written ``date`` (a Date field), or a cache has had it for ``age`` seconds (an Age field);
+        nothing where that is no date."""
+        said = _end_of(date, age)
+        if said is not None:
+            self.hear(who, said)
+
+    def hear_least(self, who: str, time: float, until: float) -> None:
+        """``who``, such as the newest signed leaf, shows that it is ``time`` or later (POSIX seconds), and before
+        ``until`` unless a newer one is missing. The latest counts, and only where nobody says what the time is."""
+        if self._least is None or until > self._least[2]:
+            self._least = who, time - self._steady(), until
 
     def past(self) -> float:
         """A POSIX time that is over by this clock and by what others say; ``UNVOUCHED`` while nobody vouches, or while
         the two differ by more than ``BOUND_SECONDS``."""
-        found = self._exact or self._least
+        if self._alone:
+            return self._clock.now()
+        found = self._said() or self._least
         if found is None or self.doubt():
             return UNVOUCHED
         return min(self._clock.now(), found[1] + self._steady())
@@ -68,26 +84,67 @@ class VouchedTime:
         """Whether ``time`` (POSIX seconds) is over by this clock and by what others say."""
         return time <= self.past()
 
+    def is_over(self, time: float) -> bool:
+        """Whether ``time`` (POSIX seconds) is over by both clocks, however much they differ: for devices, which take
+        part with a clock that is some hours wrong. False while nobody says anything."""
+        said = self.said()
+        return said is not None and time <= min(self._clock.now(), said)
+
+    def differs_by(self, seconds: float) -> bool:
+        """Whether this clock and what others say differ by more than ``seconds``."""
+        said = self.said()
+        return said is not None and abs(self._clock.now() - said) > seconds
+
     def doubt(self) -> str:
         """How this clock contradicts what others say, in words fit for the public; the empty string where it does not,
         or where nobody has said anything yet."""
-        now = self._clock.now()
-        if self._exact is not None:
-            who, since = self._exact
-            said = since + self._steady()
+        now, found = self._clock.now(), self._said()
+        if self._alone:
+            return ""
+        if found is not None:
+            who, ahead = found
+            said = ahead + self._steady()
             if abs(now - said) > BOUND_SECONDS:
-                return f"this machine's clock says {_words(now)}, {who} says {_words(said)}: nothing is deleted"
+                return f"this machine's clock says {calendar(now)}, {who} says {calendar(said)}: nothing is deleted"
         elif self._least is not None:
-            who, since = self._least
-            said = since + self._steady()
-            if now < said - BOUND_SECONDS:
-                return f"this machine's clock says {_words(now)}, {who} is of {_words(said)}: nothing is deleted"
+            who, ahead, until = self._least
+            said = ahead + self._steady()
+            if now < said - BOUND_SECONDS or now > until:
+                return f"this machine's clock says {calendar(now)}, {who} is of {calendar(said)}: nothing is deleted"
         return ""
 
+    def said(self) -> float | None:
+        """What others say that the time is (POSIX seconds); None while nobody does."""
+        found = self._said()
+        return None if found is None else found[1] + self._steady()
+
+    def _said(self) -> tuple[str, float] | None:
+        """Who says the middle one of all times, the earlier of two, and by how much it is ahead of ``_steady``."""
+        ranked = sorted(self._ahead.items(), key=lambda one: one[1])
+        return ranked[(len(ranked) - 1) // 2] if ranked else None
+
     @property
-    def ahead(self) -> float | None:
-        """Seconds by which this clock is ahead of what a voucher says; None while none has said anything."""
-        return None if self._exact is None else self._clock.now() - self._exact[1] - self._steady()
+    def is_fresh(self) -> bool:
+        """Whether somebody has said the time within ``ASK_SECONDS``."""
+        return self._steady() - self._asked < ASK_SECONDS
+
+
+class EarlierClock:
+    """The clock and what others say, whichever is earlier: for waits and terms that must not end early. The clock alone
+    while nobody says anything."""
+
+    def __init__(self, clock: Clock, vouched: VouchedTime) -> None:
+        self._clock = clock
+        self._vouched = vouched
+
+    def now(self) -> float:
+        """POSIX time in seconds."""
+        said = self._vouched.said()
+        return self._clock.now() if said is None else min(self._clock.now(), said)
+
+    async def sleep(self, seconds: float) -> None:
+        """Return once ``seconds`` have passed on the clock."""
+        await self._clock.sleep(seconds)
 
 
 class Voucher:
@@ -96,7 +153,7 @@ class Voucher:
 
     def __init__(self, inner: Transport, vouched: VouchedTime, who: str) -> None:
         self._inner = inner
-        self._vouched = vouched
+        self.vouched = vouched
         self._who = who
 
     async def request(
@@ -104,14 +161,12 @@ class Voucher:
     ) -> HttpResponse:
         """One exchange, as ``Transport.request``."""
         answer = await self._inner.request(method, url, headers=headers, body=body)
-        said = _date_of(answer)
-        if said is not None:
-            self._vouched.hear(self._who, said)
+        self.vouched.hear_date(self._who, answer.headers.get("date", ""), answer.headers.get("age", "0"))
         return answer
 
 
 class AskingTime:
-    """A driver that asks for the time where nothing else is asked regularly: GET ``url``, whatever the answer."""
+    """A driver that asks for the time where nothing else was asked lately: GET ``url``, whatever the answer."""
 
     def __init__(self, voucher: Voucher, url: str) -> None:
         self._voucher = voucher
@@ -119,22 +174,15 @@ class AskingTime:
 
     async def step(self) -> int:
         """Ask once. Always returns 0. A party that does not answer says nothing about the time."""
+        if self._voucher.vouched.is_fresh:
+            return 0
         with contextlib.suppress(TransportError):
             await self._voucher.request("GET", self._url)
         return 0
 
 
-def _words(time: float) -> str:
-    try:
-        return when(time)
-    except (ValueError, OverflowError, OSError):
-        return f"POSIX second {time:.0f}"
-
-
-def _date_of(answer: HttpResponse) -> float | None:
-    """The end of the second in which a party wrote an answer that has just come (POSIX seconds); None where it does not
-    say."""
-    date, age = answer.headers.get("date", ""), answer.headers.get("age", "0")
+def _end_of(date: str, age: str) -> float | None:
+    """The end of the second in a Date field plus an Age field (POSIX seconds); None where they are malformed."""
     if not 0 < len(date) <= _LONGEST_DATE or not (age.isascii() and age.isdigit() and len(age) < 7):
         return None
     try:
