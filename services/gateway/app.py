@@ -54,6 +54,7 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
         *(operated.HeldKey("ohttp", f"period {period}", (period + 1) * ring.rotation) for period in ring.by_period()),
     ]
     app[METRICS].add("tacit_keys_end_timestamp_seconds", number_of(lambda: ring.ends))
+    app[METRICS].add("tacit_keys_period_seconds", number_of(lambda: ring.rotation))
     log, url = voucher_of(deps, "the log"), config.recipe_server_url
     app[CLOCK_BOUND] = True
     app[TROUBLES].append(gateway.key_trouble)

@@ -54,6 +54,7 @@ def create_app(config: IssuerConfig, deps: Deps) -> web.Application:
     app[OPERATED].held = issuer.held_keys
     app[METRICS].add("tacit_tokens_total", issuer.issued_by_epoch)
     app[METRICS].add("tacit_keys_end_timestamp_seconds", number_of(lambda: issuer.keys_end))
+    app[METRICS].add("tacit_keys_period_seconds", number_of(lambda: config.epoch_seconds))
     app[CLOCK_BOUND] = True
     app[TROUBLES].append(issuer.trouble)
     add_driver(app, KeyDriver(issuer), config.idle_seconds, "making keys")

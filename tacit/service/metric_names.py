@@ -141,6 +141,14 @@ METRICS: dict[str, Shown] = {
             by=("issuer", "gateway"),
         ),
         Shown(
+            "tacit_keys_period_seconds",
+            "gauge",
+            (),
+            _EXACT,
+            "length of such a period",
+            by=("issuer", "gateway"),
+        ),
+        Shown(
             "tacit_log_entries", "gauge", (), _EXACT, "entries of the log that readers are shown", by=("recipe_server",)
         ),
         Shown("tacit_log_model_bytes", "gauge", (), _EXACT, "bytes of all stored model files", by=("recipe_server",)),
