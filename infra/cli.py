@@ -187,7 +187,7 @@ def run(arguments: Sequence[str]) -> int:
         tell("refused", error.detail, rule=error.rule)
         return FAILED
     except Abort as error:
-        tell("failed", f"{error.title or 'refused'} {error.detail}".strip())
+        tell("failed", error.words)
         return FAILED
     except (TacitError, TransportError, OSError) as error:
         tell("failed", _of_system(error) if isinstance(error, OSError) else str(error))

@@ -107,6 +107,18 @@ class Abort(TacitError):
         self.extensions = extensions or {}
         self.headers = headers or {}
 
+    @property
+    def words(self) -> str:
+        """Title and detail as one text for a person."""
+        return in_sentences(self.title or "refused", self.detail)
+
+
+def in_sentences(title: str, detail: str) -> str:
+    """Join a problem's title and detail: where the title is a sentence, the detail becomes one too."""
+    if not detail or not title.endswith((".", "!", "?")):
+        return f"{title} {detail}".strip()
+    return f"{title} {detail[0].upper()}{detail[1:]}" + ("" if detail.endswith((".", "!", "?", ")")) else ".")
+
 
 DAP_ERROR_PREFIX = "urn:ietf:params:ppm:dap:error:"
 REFUSAL_PREFIX = "urn:tacit:refusal:"

@@ -1,6 +1,6 @@
 """A question from a draft to a plot, over the admin API: cells for a notebook, or one program.
 
-While `tacit up --agents 24 --batch-floor 20` runs, in the same folder:
+While `tacit up --agents 24 --batch-floor 20` runs, and `tacit agent host .tacit/agents` beside it, in the same folder:
 
     .venv/bin/pip install --editable '.[operator,demo]'    # in a checkout; or '/path/to/tacit-....whl[operator,demo]'
     python3 examples/operator/weekly.py --url URL

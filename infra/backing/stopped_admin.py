@@ -68,7 +68,7 @@ async def let_in(config: Path, name: str, key_sha256: str, clock: Clock, entropy
             await tx.add_key(ApiKey(new_id(entropy), person.id, "recovery", now, None, bytes.fromhex(key_sha256)))
             await audit.record(tx, Act("", ACT, person.id, now, "operator", "done", f"{name}: {words}"))
     except Abort as problem:
-        raise UsageError(f"{problem.title} {problem.detail}") from problem
+        raise UsageError(problem.words) from problem
     finally:
         await store.close()
     return person

@@ -92,7 +92,7 @@ async def judged(admin: Admin, who: str, asked: Asked, found: Preview) -> Previe
     except (UsageError, Refusal) as error:
         return replace(found, unchecked=str(error))
     except Abort as problem:
-        return replace(found, unchecked=f"{problem.title} {problem.detail}".strip())
+        return replace(found, unchecked=problem.words)
     return replace(found, checked=checked, claims=claim_rows(drafted.recipe, drafted.series))
 
 

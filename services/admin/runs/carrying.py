@@ -206,5 +206,5 @@ def _words_of(error: Exception) -> str:
     if isinstance(error, Refusal):
         return f"{error.rule}: {error.detail}"
     if isinstance(error, Abort):
-        return f"{error.title} {error.detail}".strip()
+        return error.words
     return str(error) if isinstance(error, TacitError | TransportError) and str(error) else type(error).__name__

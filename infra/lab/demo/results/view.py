@@ -225,7 +225,7 @@ def _next_steps(outputs: list[str], flags: str) -> Panel:
     lines = [
         f"[bold]{tacit} demo {flags}--input FILE.csv --column NAME[/]   your own data, one row a device",
         f"[bold]{tacit} up[/]   the parties as processes; then, in a second terminal, "
-        f"[bold]{tacit} agent run --config .tacit/agents/0/agent.json[/]",
+        f"[bold]{tacit} agent host .tacit/agents[/]",
         f"[bold]{tacit} recipe new[/]   ask a question of your own",
     ]
     if outputs:

@@ -59,7 +59,7 @@ async def _troubles(visit: Visit, trouble: str) -> list[str]:
     try:
         await visit.admin.log.live()
     except Abort as problem:
-        found.append(f"{problem.title} {problem.detail}".strip())
+        found.append(problem.words)
     return [*found, *([trouble] if trouble else [])]
 
 
