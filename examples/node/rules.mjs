@@ -105,6 +105,8 @@ function batch(recipe, policy, pins, now) {
   check('batch-floor', own.min_batch_size >= policy.min_batch_size, `B is below ${policy.min_batch_size}`);
   check('batch-too-large', own.min_batch_size <= policy.max_batch_size, 'B is too large');
   check('batch-mode', own.mode === { interval_end: 'time_interval', at_B: 'leader_selected' }[own.close], 'mode and close do not fit');
+  const most = Math.ceil(Number(recipe.sampling.rate) * policy.max_devices);
+  check('contributions-over-population', own.expected_contributions <= most, 'more contributions are expected than the devices send');
   check('contributions-below-batch', own.expected_contributions >= own.min_batch_size, 'the batch is not expected to fill');
   const aligned = interval.start % own.time_precision === 0 && interval.duration % own.time_precision === 0;
   check('interval-unaligned', aligned, 'start and duration are not multiples of the precision');

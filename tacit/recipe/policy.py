@@ -102,6 +102,10 @@ class Policy(Part):
     max_population: Positive = 1_000_000
     """Most devices on which the claim of importance sampling may count (``importance.devices``), whatever a census
     attests. Set it to what the party knows about the population."""
+    max_devices: Positive = 10_000_000
+    """Most devices that may be asked: ``expected_contributions``, of which twice as many are released at most, is at
+    most what so many send on average. Set it to the number of devices that the attester admits; the default is the
+    largest population that was tried."""
     max_delta: DecimalText = "0.000001"
     """The largest delta that a recipe may claim."""
     max_epsilon_aggregator: DecimalText = "1"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 from tacit.errors import Refusal
 from tacit.methods.base.proof import NORM_PROOF, NormProof
 from tacit.methods.base.statistics import STATISTICS
@@ -19,6 +22,7 @@ from tacit.recipe.randomised import VdafSpec
 from tacit.rules.detail import Bound, Detail, at_least, at_most, exactly, one_of
 
 B = "batch.min_batch_size"
+EXPECTED = "batch.expected_contributions"
 ENVELOPE = 4096
 """Bytes that a size class has for token, envelope, addresses and the other share beside the leader's input share (P12).
 """
@@ -238,7 +242,21 @@ def batch_contributions(recipe: Recipe, policy: Policy, context: Context) -> str
         return None
     expected, size = batch.expected_contributions, batch.min_batch_size
     words = f"expected_contributions {expected} is below B = {size}; expect at least {size}, or lower B to {expected}"
-    return Detail(words, at_least("batch.expected_contributions", size), at_most(B, expected))
+    return Detail(words, at_least(EXPECTED, size), at_most(B, expected))
+
+
+def contributions_bounded(recipe: Recipe, policy: Policy, context: Context) -> str | None:
+    """``expected_contributions`` is at most what the policy's ``max_devices`` send on average: each takes
+    part at the rate q, and where there are dummies sends one otherwise. Twice as many are released at most (P15), so
+    the bound is the party's own and not the analyst's."""
+    expected, rate = recipe.batch.expected_contributions, Fraction(recipe.rate)
+    if not 0 < rate <= 1:
+        return None  # another rule says why
+    most = math.ceil((rate + (1 - rate) * Fraction(recipe.sampling.dummy_rate)) * policy.max_devices)
+    if expected <= most:
+        return None
+    words = f"expected_contributions {expected} are more than {policy.max_devices} devices send on average, {most}"
+    return Detail(f"{words}; the policy's max_devices is the party's own number", at_most(EXPECTED, most))
 
 
 def interval_aligned(recipe: Recipe, policy: Policy, context: Context) -> str | None:

@@ -74,6 +74,7 @@ RULES = (
     Rule("batch-too-large", Stage.DRAFT, design.batch_ceiling),
     Rule("batch-mode", Stage.DRAFT, design.batch_mode),
     Rule("contributions-below-batch", Stage.DRAFT, design.batch_contributions),
+    Rule("contributions-over-population", Stage.DRAFT, design.contributions_bounded),
     Rule("interval-unaligned", Stage.DRAFT, design.interval_aligned),
     Rule("interval-over", Stage.DRAFT, design.interval_over),
     Rule("interval-too-long", Stage.DRAFT, design.interval_long),

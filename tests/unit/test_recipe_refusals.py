@@ -142,6 +142,13 @@ DESIGN = [
     bad("batch-floor", "batch.min_batch_size", 99, "B = 99", "floor of 100"),
     bad("batch-too-large", "batch.min_batch_size", 10_000_001, "B = 10000001", "limit of 10000000"),
     bad("batch-mode", "batch.mode", "leader_selected", "not leader_selected", "needs mode time_interval"),
+    bad(
+        "contributions-over-population",
+        "batch.expected_contributions",
+        5_000_001,
+        "more than 10000000 devices send",
+        "5000000; the policy's max_devices",
+    ),
     bad("contributions-below-batch", "batch.expected_contributions", 199, "199", "expect at least 200"),
     bad(
         "interval-unaligned",
@@ -240,6 +247,7 @@ LOG = [
 CASES = [*PARTIES, *DESIGN, *CLAIMS, *LOG]
 ELSEWHERE = {
     "norm-unproved": "test_recipe_norm.py",
+    "series-ended": "test_series_rules.py",
     "result-size": "test_shuffled_model.py",
     "importance-not-supported": "test_recipe_samples.py",
     "importance-count-leak": "test_recipe_samples.py",

@@ -376,6 +376,7 @@ def _bad_batches() -> list[Change]:
         ("batch-mode", "batch.mode", "leader_selected"),
         ("batch-mode", "batch.close", "at_B"),
         ("contributions-below-batch", "batch.expected_contributions", 199),
+        ("contributions-over-population", "batch.expected_contributions", 10**9),
         ("interval-unaligned", "interval.start", NOW + 1),
         ("interval-over", "interval.start", NOW - 7_200),
         ("interval-too-long", "interval.duration", 32 * 86_400),
