@@ -229,6 +229,10 @@ async def test_a_timer_keeps_the_newest_backups_and_touches_nothing_else(
             made_there.append(out.name)
         assert made_there[0] == "leader-20260921T141320Z"
         assert {path.name for path in folder.iterdir()} == {*made_there[1:], "leader-mine", "helper-20260101T000000Z"}
+        monkeypatch.setattr(time, "gmtime", lambda: real_gmtime(60))
+        with pytest.raises(UsageError, match="is the clock right"):
+            await asyncio.to_thread(back_up_into, "leader", config, folder, 2)
+        assert {*made_there[1:], "leader-19700101T000100Z"} <= {path.name for path in folder.iterdir()}
         for wrong in (["--keep", "2"], ["--into", str(folder)], ["--into", str(folder), "--keep", "2", "--out", "x"]):
             assert await asyncio.to_thread(run, ["backup", "leader", "--config", str(config), *wrong]) == 2
         assert "--out FOLDER or --into FOLDER" in " ".join(capsys.readouterr().err.split())

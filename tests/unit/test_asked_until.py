@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any, cast
 
+import pytest
 from rich.console import Console
 
 from infra.commands.results import FEWER_HINT
@@ -12,6 +13,7 @@ from infra.commands.status import details
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, RecipeKit
 from infra.views.recipe_outlook import asked_words
 from infra.views.recipe_view import show_recipe
+from tacit.errors import UsageError
 from tacit.logview.live import LiveLog
 from tacit.operations.drafting import placed
 from tacit.operations.status import TaskStatus
@@ -60,6 +62,10 @@ def test_a_recipe_that_is_written_just_before_an_epoch_begins_asks_in_the_one_af
     assert written(at - 96, EPOCH + 1, EPOCH + 2) == EPOCH + 1
     assert written(at - 94, EPOCH + 1, EPOCH + 2) == EPOCH + 2, "a look each 60 s, a quarter late, and 20 s to settle"
     assert written(at - 94, EPOCH + 1) == EPOCH + 1
+    with pytest.raises(
+        UsageError, match=r"epoch \d+; the log's newest token keys are of .*, this machine's clock says"
+    ):
+        written(at + 3 * seconds, EPOCH + 1)
 
 
 def test_a_batch_that_did_not_fill_is_explained_by_late_devices_too() -> None:

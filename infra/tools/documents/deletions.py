@@ -221,7 +221,7 @@ NOT_BY_TIME = (
             "infra/tools/staging/running.py:_told",
             "infra/tools/staging/running.py:stop_staging",
             "tacit/adapters/databases/watermark.py:Watermark._make",
-            "tacit/adapters/disk/files.py:replace_file",
+            "tacit/adapters/disk/files.py:replacing",
             "tacit/adapters/disk/folder_lock.py:alone_in",
             "tacit/adapters/disk/folder_lock.py:alone_in_or_beside",
             "tacit/adapters/disk/kept_tree.py:_File.cut",
