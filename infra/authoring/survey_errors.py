@@ -23,7 +23,7 @@ KINDS: Final = {name: option.encoder for name, (_, option) in _OPTIONS.items() i
 """Flags that define the answers, with the kind of encoder that each implies."""
 WATCHING: Final = frozenset(name for name, (row, _) in _OPTIONS.items() if row.kinds == OCCURRENCES)
 """Flags of a watched event; "steps" stands for all of them in ``KINDS``."""
-LABELS: Final = frozenset({"other_label", "missing_label"})
+LABELS: Final = frozenset({"other_label", "outside_label", "missing_label"})
 ENCODER: Final = "encoder"
 _ANSWERS: Final = "--buckets, --categories, --strings or --boolean"
 _SEVERAL: Final = f"give only one of {_ANSWERS.replace(' or', ',')}, and a sum, mean or vector-sum"

@@ -109,9 +109,21 @@ def rest_words(document: Mapping[str, Any]) -> str | None:
     if "ranked" not in document:
         return None
     rest, threshold = document["ranked"]["rest"], document["ranked"]["threshold"]
-    words = f"every other answer is below {math.ceil(rest['below']):,}, with probability {rest['probability']:.12g}"
+    words = (
+        f"every other text of the domain is below {math.ceil(rest['below']):,}, with probability "
+        f"{rest['probability']:.12g}; {outside_words(document)}"
+    )
     rate = threshold["false_positive_rate"]
     if rate >= 1:
         return words
     listed = f"answers estimated at {math.ceil(threshold['estimate']):,} or more are listed"
     return f"{listed}; one that nobody gave is among them with probability {rate:.12g} at most; {words}"
+
+
+def outside_words(document: Mapping[str, Any]) -> str:
+    """How many devices have a text that the domain of a ranked result does not hold, in words."""
+    outside = document["ranked"].get("outside")
+    if outside is None:
+        return "texts that do not fit it are neither counted nor listed"
+    told = with_margin(max(0.0, outside["estimate"]), outside["stderr"], ",.0f")
+    return f"texts that do not fit it are on {told} devices, and never listed"

@@ -18,9 +18,10 @@ MOST_ITEMS: Final = 1_000
 """The most answers of a ranked result."""
 MOST_LISTED: Final = 16_384
 """The most answers of which a result lists those with an estimate of exactly 0 too."""
-MOST_ITEM_BYTES: Final = 128
+MOST_ITEM_BYTES: Final = 256
 """The most bytes (UTF-8) of an answer of a ranked result."""
 
+_NUMBERS: Final = ("estimate", "stderr")
 QUOTE, UNUSED = '"', "(unused"
 """How labels of a round's candidates begin, and of its categories for which there is no candidate."""
 
@@ -97,13 +98,16 @@ class Item:
 class Ranked:
     """The answers that were found, in falling order of their estimates. With ``probability``, the true number of every
     answer that is not among them is less than ``below``. Every estimate is at least ``threshold``, which any answer
-    that no device has passes with probability ``false_positive_rate`` at most, over all of them together."""
+    that no device has passes with probability ``false_positive_rate`` at most, over all of them together. All of this
+    is about the answers of the question's domain; ``outside``: the estimated number of devices that have others, and
+    its standard error (None: they are not counted)."""
 
     items: tuple[Item, ...]
     below: float
     probability: float
     threshold: float = 0.0
     false_positive_rate: float = 1.0
+    outside: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if len(self.items) > MOST_ITEMS:
@@ -120,15 +124,19 @@ class Ranked:
             raise ValueError("the threshold must be finite, and its rate of false positives a probability")
         if not (math.isfinite(self.below) and self.below > 0 and 0 < self.probability <= 1):
             raise ValueError("the bound on all other answers must be above 0, and hold with a probability up to 1")
+        if self.outside is not None:
+            _check_numbers(*self.outside)
 
     def members(self) -> dict[str, Any]:
         """The member ``ranked`` of a release."""
         items = [{"item": one.text, "estimate": one.estimate, "stderr": one.stderr} for one in self.items]
+        outside = {} if self.outside is None else {"outside": dict(zip(_NUMBERS, self.outside, strict=True))}
         return {
             "ranked": {
                 "items": items,
                 "rest": {"below": self.below, "probability": self.probability},
                 "threshold": {"estimate": self.threshold, "false_positive_rate": self.false_positive_rate},
+                **outside,
             }
         }
 
@@ -178,5 +186,9 @@ def _check_item(item: Item) -> None:
         raise ValueError("an answer is not a text of Unicode characters") from error
     if not 1 <= size <= MOST_ITEM_BYTES:
         raise ValueError(f"an answer must have from 1 to {MOST_ITEM_BYTES} bytes")
-    if not (math.isfinite(item.estimate) and math.isfinite(item.stderr) and item.stderr >= 0):
+    _check_numbers(item.estimate, item.stderr)
+
+
+def _check_numbers(estimate: float, stderr: float) -> None:
+    if not (math.isfinite(estimate) and math.isfinite(stderr) and stderr >= 0):
         raise ValueError("an estimate and its error must be finite numbers")

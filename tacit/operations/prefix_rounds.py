@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit.dp.binomial import rarely_reached
@@ -42,7 +42,8 @@ from tacit.succinct.tree import CONFIDENCE, FALSE_POSITIVE_RATE, at_most, least_
 class Level:
     """A released round: its candidates with their randomised ``counts`` among ``reports``. A report counts a candidate
     that its device does not have with probability ``empty``, and one that it has with ``gain`` more. ``least``: the
-    count that all candidates without devices reach with the rate of false positives at most, together."""
+    count that all candidates without devices reach with the rate of false positives at most, together. ``outside``: the
+    count of texts that the domain does not hold (None: they are not told from devices without a text)."""
 
     candidates: Candidates
     counts: tuple[int, ...]
@@ -50,6 +51,7 @@ class Level:
     empty: float
     gain: float
     least: int
+    outside: int | None = None
 
     @property
     def passing(self) -> list[int]:
@@ -65,6 +67,10 @@ class Level:
     def share(self, count: float) -> float:
         """The share of devices for which ``count`` is expected."""
         return (count / self.reports - self.empty) / self.gain
+
+    def expected(self, share: float) -> float:
+        """The count that is expected of a candidate which this share of the devices have: the inverse of ``share``."""
+        return self.reports * (self.empty + share * self.gain)
 
     def stderr(self, count: float) -> float:
         """The standard error of ``share``, sampling included."""
@@ -156,8 +162,11 @@ def _level(recipe: Recipe, found: Sequence[Mapping[str, Any]], false_positives: 
     if any(len(row) != cells for row in rows):
         raise UsageError(f"the releases of {recipe.name} do not have the {cells} counts of its encoder")
     reports = sum(one["report_count"] for one in found)
-    counts = tuple(map(sum, zip(*rows, strict=True)))[: len(candidates.prefixes)]
-    return level_of(candidates, counts, reports, method, design_of(recipe), false_positives)
+    spec, every = recipe.question.encoder, tuple(map(sum, zip(*rows, strict=True)))
+    level = level_of(candidates, every[: len(candidates.prefixes)], reports, method, design_of(recipe), false_positives)
+    if not isinstance(spec, Prefixes) or spec.outside is None:
+        return level
+    return replace(level, outside=every[spec.candidates + 1])
 
 
 def level_of(
@@ -213,7 +222,18 @@ def _ranking(series: Series, spec: Prefixes, levels: Sequence[Level], false_posi
     )
     listed = {last.candidates.prefixes[place] for place in places if strings.text(last.candidates.prefixes[place])}
     below = devices * others_below(spec, levels, listed, CONFIDENCE)
-    return Ranked(items, below, CONFIDENCE, devices * last.share(last.least), false_positives)
+    outside = _outside(levels, devices)
+    return Ranked(items, below, CONFIDENCE, devices * last.share(last.least), false_positives, outside)
+
+
+def _outside(levels: Sequence[Level], devices: float) -> tuple[float, float] | None:
+    """How many of so many devices have a text outside the domain, and the standard error, from all rounds: each asks
+    devices of its own, drawn from all alike. None where they are not counted."""
+    counts = [level.outside for level in levels if level.outside is not None]
+    if len(counts) < len(levels):
+        return None
+    total = replace(levels[-1], reports=sum(level.reports for level in levels))
+    return devices * total.share(sum(counts)), devices * total.stderr(sum(counts))
 
 
 def others_below(spec: Prefixes, levels: Sequence[Level], listed: set[int], confidence: float) -> float:

@@ -8,6 +8,7 @@ recipe has the same categories.
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from tacit.errors import DecodeError, FieldError, Refusal
+from tacit.methods.base.statistics import MAX_ITEM_BITS
 from tacit.methods.result import QUOTE, printable
 from tacit.recipe.encoder_specs import Domain, Prefixes, PrefixSearch
 from tacit.recipe.model import MAX_ROUND_INPUT, Question
@@ -26,9 +28,12 @@ from tacit.tlog.canonical import canonical_bytes, parse_canonical
 KEPT: Final = 8
 """Prefixes whose extensions a round has room for, at least, where a search states no levels."""
 OTHER: Final = "(other)"
+OUTSIDE_LABEL: Final = "(does not fit)"
+"""What texts outside the domain of a question are counted as, where a survey names nothing else."""
+_Utf8 = codecs.getincrementaldecoder("utf-8")
 _WHAT = "round_input"
-_HEX = re.compile(r"[0-9a-f]{1,16}")
-_FRAME = len(canonical_bytes({"bits": 64, "prefixes": []}))
+_HEX = re.compile(r"[0-9a-f]+")
+_FRAME = len(canonical_bytes({"bits": MAX_ITEM_BITS, "prefixes": []}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +89,14 @@ def candidates_of(question: Question) -> Candidates | None:
 
 
 def asked_prefixes(search: PrefixSearch, missing: str | None) -> Prefixes:
-    """The encoder of a search: with its levels, and with labels for other texts and, where ``missing`` is one, for
-    devices without a text. Raises FieldError."""
+    """The encoder of a search: with its levels, and with labels for other texts, for those outside the domain and,
+    where ``missing`` is one, for devices without a text. Raises FieldError."""
     levels = search.levels or _planned(search)
-    labels = {"other": search.other or OTHER, "missing": search.missing or missing}
+    labels = {
+        "other": search.other or OTHER,
+        "outside": search.outside or OUTSIDE_LABEL,
+        "missing": search.missing or missing,
+    }
     stated = {name: value for name, value in {**dict(search), **labels, "levels": levels}.items() if value is not None}
     try:
         return Prefixes.model_validate(stated)
@@ -97,18 +106,33 @@ def asked_prefixes(search: PrefixSearch, missing: str | None) -> Prefixes:
 
 def _planned(search: PrefixSearch) -> tuple[int, ...]:
     """The longest first prefixes that the candidates can all be, and then as few rounds as leave room for the
-    extensions of ``KEPT`` prefixes, with even steps. Raises FieldError."""
+    extensions of ``KEPT`` prefixes, with even steps. Long prefixes take more of a round input, so that steps become
+    smaller. Raises FieldError."""
     lengths = range(1, search.bits + 1)
     fits = partial(extensions, search, 0, 0, most=search.candidates)
     fitting = [*takewhile(lambda at: fits(at) is not None, lengths)]  # longer prefixes are never fewer
     if not fitting:
         raise FieldError("encoder.candidates", "are too few for the first bits of a text")
-    first, step = fitting[-1], max(1, (search.candidates // KEPT).bit_length() - 1)
+    first = fitting[-1]
+    step = _widest(search, first)
     more = -(-(search.bits - first) // step)
-    return (*(first + (search.bits - first) * at // more for at in range(more)), search.bits) if more else (first,)
+    even = [first + (search.bits - first) * at // max(1, more) for at in range(more)] + [search.bits]
+    if _widest(search, search.bits - step) >= step:
+        return tuple(even)
+    levels = [first]
+    while levels[-1] < search.bits:
+        levels.append(min(search.bits, levels[-1] + _widest(search, levels[-1])))
+    return tuple(levels)
 
 
-def most_candidates(spec: Prefixes, bits: int) -> int:
+def _widest(search: PrefixSearch, bits: int) -> int:
+    """The widest step after prefixes of so many bits that leaves room for the extensions of ``KEPT``, 1 at least."""
+    steps = range(1, min(search.bits - bits, search.candidates.bit_length()) + 1)
+    fitting = [step for step in steps if KEPT << step <= most_candidates(search, bits + step)]
+    return max(fitting, default=1)
+
+
+def most_candidates(spec: PrefixSearch, bits: int) -> int:
     """How many prefixes of ``bits`` bits a round may ask of: those that the encoder allows and a round input holds."""
     return min(spec.candidates, (MAX_ROUND_INPUT - _FRAME) // (_digits(bits) + 3))
 
@@ -140,6 +164,33 @@ def is_prefix(spec: Domain, prefix: int, bits: int) -> bool:
     if last << rest > spec.symbols or (ended and last):
         return False
     return bool(whole) or last > 0 or rest > 0
+
+
+@dataclass(frozen=True, slots=True)
+class TextPrefixes:
+    """The prefixes of the items of a domain of texts, for a search (``tacit.succinct.tree.Prefixes``)."""
+
+    spec: Domain
+
+    def holds(self, prefix: int, bits: int) -> bool:
+        """Whether a text of the domain begins with these bits: as ``is_prefix``, and without an alphabet the whole
+        bytes must begin a text in UTF-8."""
+        if not is_prefix(self.spec, prefix, bits):
+            return False
+        whole, rest = divmod(bits, self.spec.symbol_bits)
+        if self.spec.alphabet is not None:
+            return True
+        data = (prefix >> rest).to_bytes(whole, "big").rstrip(b"\0")
+        try:
+            _Utf8().decode(data, final=len(data) < whole or bits == self.spec.bits)
+        except UnicodeDecodeError:
+            return False
+        return True
+
+    def ends(self, prefix: int, bits: int) -> bool:
+        """Whether the last whole symbol is the end."""
+        whole, rest = divmod(bits, self.spec.symbol_bits)
+        return whole > 0 and not prefix >> rest & (1 << self.spec.symbol_bits) - 1
 
 
 def label_of(spec: Domain, prefix: int, bits: int) -> str:

@@ -48,6 +48,10 @@ _A = TypeVar("_A")
 MISSING: Final = None
 """The encoded answer of a device without one."""
 
+OUTSIDE: Final = 0
+"""The item of all texts that a domain does not hold, where they are counted: its first symbol is the end, so that no
+text has it. A device with such a text sends a report about this item like any other (P27)."""
+
 ENCODERS_KEPT = 32
 """How many encoders of each kind a process remembers: a device asks for that of a recipe several times."""
 _TRUE = frozenset({"1", "true", "yes"})
@@ -214,17 +218,23 @@ class StringEncoder(_Total[int]):
         self._symbols = None if spec.alphabet is None else {one: at for at, one in enumerate(spec.alphabet, 1)}
 
     def _answer(self, value: Value) -> int | None:
-        """The symbols of a text, the first one highest; a text that the domain does not hold counts as no value."""
+        """The item of a text. One that the domain does not hold is ``OUTSIDE`` where the question counts such texts,
+        and otherwise no value."""
         text = text_of(value)
+        item = self.item(text) if text else None
+        return OUTSIDE if text and item is None and self._spec.outside is not None else item
+
+    def item(self, text: str) -> int | None:
+        """The symbols of a text, the first one highest; None for a text that the domain does not hold."""
         if not text or len(text) > self._spec.length:
-            return MISSING
+            return None
         if self._symbols is None:
             found: Sequence[int | None] = text.encode()
         else:
             found = [self._symbols.get(one) for one in text]
         symbols = [one for one in found if one]
         if len(symbols) != len(found) or len(symbols) > self._spec.length:
-            return MISSING
+            return None
         item = 0
         for symbol in (*symbols, *[0] * (self._spec.length - len(symbols))):
             item = item << self._spec.symbol_bits | symbol
@@ -247,23 +257,28 @@ class StringEncoder(_Total[int]):
 
 class PrefixEncoder(_Total[int]):
     """Texts to the place of their prefix among the candidates of a round. A text of the domain with another prefix
-    belongs to ``other``, and everything else is no value: the devices of both take part like all others (P27). Without
-    a round's candidates, every text belongs to ``other``."""
+    belongs to ``other``, any other text to ``outside`` where that is stated, and everything else is no value: the
+    devices of all take part like all others (P27). Without a round's candidates, every text of the domain belongs to
+    ``other``."""
 
     def __init__(self, spec: Prefixes, candidates: Candidates | None) -> None:
         self._items, self._all = StringEncoder(spec), spec.candidates
-        self._missing = MISSING if spec.missing is None else spec.candidates + 1
+        self._outside = spec.candidates + 1
+        self._missing = MISSING if spec.missing is None else spec.cells - 1
         self._bits = 0 if candidates is None else spec.bits - candidates.bits
         prefixes = () if candidates is None else candidates.prefixes
         self._places = {prefix: place for place, prefix in enumerate(prefixes)}
         named = () if candidates is None else (label_of(spec, one, candidates.bits) for one in prefixes)
         padding = (unused(place + 1) for place in range(len(prefixes), spec.candidates))
-        stated = (spec.other,) if spec.missing is None else (spec.other, spec.missing)
+        stated = (one for one in (spec.other, spec.outside, spec.missing) if one is not None)
         self.labels = (*named, *padding, *stated)
 
     def _answer(self, value: Value) -> int | None:
-        """The place of the text's prefix; those of ``other`` and ``missing`` follow all candidates' places."""
+        """The place of the text's prefix; those of ``other``, ``outside`` and ``missing`` follow all candidates'
+        places."""
         item = self._items.encode(value)
+        if item == OUTSIDE:
+            return self._outside
         return self._missing if item is None else self._places.get(item >> self._bits, self._all)
 
 

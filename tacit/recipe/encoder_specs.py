@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tacit.errors import FieldError
-from tacit.methods.base.statistics import MAX_ITEM_BITS, MAX_OCCURRENCES
+from tacit.methods.base.statistics import MAX_ITEM_BITS, MAX_OCCURRENCES, MAX_SYMBOLS_OF_ITEM
 from tacit.methods.result import QUOTE, UNUSED
 from tacit.models.parties import Part
 from tacit.recipe.fields import wrong
@@ -28,7 +28,8 @@ MAX_CELLS = 1024
 """Most conjunctions that a census may count: an aggregate share of that many numbers still fits into an entry of the
 log."""
 MAX_CANDIDATES = 1022
-"""Most prefixes of which a round asks: with two categories more they are as many as policies usually allow."""
+"""Most prefixes of which a round asks: with two categories more they are as many as policies usually allow, and with
+that of texts outside the domain one less."""
 LEAST_STEPS = 2
 """Least number of steps of a range that is not of whole numbers."""
 MAX_SYMBOLS = 255
@@ -245,18 +246,17 @@ class Occurrences(Part):
 class Domain(Part):
     """Texts of up to ``length`` symbols of ``alphabet`` (distinct characters), or without an alphabet of up to
     ``length`` bytes of UTF-8, as items of a large domain. Symbols (bytes) and the empty rest have the same number of
-    bits each, 64 together at most."""
+    bits each. ``outside`` names what devices with any other text are counted as: a longer one, or
+    one with another character (absent: they count as devices without a value)."""
 
-    length: Annotated[int, Field(ge=1, le=MAX_ITEM_BITS)]
+    length: Annotated[int, Field(ge=1, le=MAX_SYMBOLS_OF_ITEM)]
     alphabet: Annotated[str, Field(min_length=1, max_length=MAX_SYMBOLS)] | None = None
+    outside: Label | None = None
 
     def model_post_init(self, context: Any, /) -> None:
-        """Refuse repeated symbols, and strings that have too many bits."""
+        """Refuse repeated symbols."""
         if self.alphabet is not None and len(set(self.alphabet)) != len(self.alphabet):
             raise wrong("alphabet", "must have distinct characters")
-        if self.bits > MAX_ITEM_BITS:
-            most = MAX_ITEM_BITS // self.symbol_bits
-            raise wrong("length", f"must be at most {most}: each symbol has {self.symbol_bits} bits")
 
     @property
     def symbols(self) -> int:
@@ -276,8 +276,9 @@ class Domain(Part):
 
 class Strings(Domain):
     """Text to a string of a large domain: up to ``length`` symbols of ``alphabet`` (distinct characters), or without an
-    alphabet up to ``length`` bytes of UTF-8. Symbols (bytes) and the empty rest have the same number of bits each, 64
-    together at most. A longer text, one with another character and an empty one count as no value."""
+    alphabet up to ``length`` bytes of UTF-8. Symbols (bytes) and the empty rest have the same number of bits each. Any
+    other text is the item 0, which no text of the domain has, where ``outside`` is stated; else
+    it counts as no value, as an empty text does."""
 
     kind: Literal["strings"]
 
@@ -296,8 +297,9 @@ class PrefixSearch(Domain):
 class Prefixes(PrefixSearch):
     """Text to the place of its prefix among the candidates of a round (``question.round_input``): the text is an item
     as for ``strings``, and round i of a series asks for its first ``levels[i]`` bits. There are at most ``candidates``
-    of them. ``other`` names the category of all texts with another prefix, ``missing`` that of devices without a text
-    of the domain; they follow the candidates' categories in this order."""
+    of them. ``other`` names the category of all texts with another prefix, ``outside`` that of texts that the domain
+    does not hold, ``missing`` that of devices without a text (without ``outside``, of the domain); they follow the
+    candidates' categories in this order."""
 
     levels: Annotated[tuple[int, ...], Field(min_length=1, max_length=MAX_ITEM_BITS, strict=False)]
     candidates: Annotated[int, Field(ge=1, le=MAX_CANDIDATES)]
@@ -309,20 +311,21 @@ class Prefixes(PrefixSearch):
         rising = all(low < high for low, high in itertools.pairwise((0, *self.levels)))
         if not rising or self.levels[-1] != self.bits:
             raise wrong("levels", f"must rise from 1 or more to {self.bits}, the bits of an item")
-        _check_stated((), self.other, self.missing)
-        for name, label in (("other", self.other), ("missing", self.missing)):
+        named = {"other": self.other, "outside": self.outside, "missing": self.missing}
+        _check_stated((), *named.values())
+        for name, label in named.items():
             if label is not None and label.startswith((QUOTE, UNUSED)):
                 raise wrong(name, f"must not begin with {QUOTE} or {UNUSED}, as candidates' labels do")
 
     @property
     def cells(self) -> int:
-        """How many categories there are: the candidates', and those of ``other`` and ``missing``."""
-        return self.candidates + 1 + (self.missing is not None)
+        """How many categories there are: the candidates', and those of ``other``, ``outside`` and ``missing``."""
+        return self.candidates + 1 + (self.outside is not None) + (self.missing is not None)
 
 
-def _check_stated(labels: tuple[str, ...], other: str | None, missing: str | None) -> None:
+def _check_stated(labels: tuple[str, ...], *named: str | None) -> None:
     """Refuse a category for outside or missing values whose label is already in use."""
-    stated = [label for label in (other, missing) if label is not None]
+    stated = [label for label in named if label is not None]
     if len({*labels, *stated}) != len(labels) + len(stated):
         raise ValueError("the categories for other and missing values must have labels that no other category has")
 

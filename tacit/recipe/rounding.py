@@ -16,7 +16,6 @@ from tacit.recipe.quantity import in_words, quantity
 FEW_STEPS = 10
 """With fewer steps than this, rounding may move a value, and the mean of values that agree, by over a twentieth of the
 range."""
-_NO_VALUE = "any other text counts as no value"
 _FINER = (100, 50, 20)
 """Numbers of steps that are proposed instead: the largest of these for which the noise fits."""
 
@@ -31,9 +30,9 @@ def rounding_words(question: Question) -> str | None:
         return _counted(question, spec)
     if isinstance(spec, Prefixes):
         asked = ", ".join(map(str, spec.levels))
-        return f"{_domain(spec)}, of whose {spec.bits} bits the rounds ask for the first {asked}; {_NO_VALUE}"
+        return f"{domain_words(spec)}, of whose {spec.bits} bits the rounds ask for the first {asked}; {_others(spec)}"
     if isinstance(spec, Strings):
-        return f"{_domain(spec)}; {_NO_VALUE}"
+        return f"{domain_words(spec)}; {_others(spec)}"
     if not isinstance(spec, Range):
         return None
     what = "entries are" if isinstance(spec, Vector) else "values are"
@@ -47,10 +46,17 @@ def rounding_words(question: Question) -> str | None:
     return f"{words}; then the vector is shrunk to length {spec.norm}" if isinstance(spec, Vector) else words
 
 
-def _domain(spec: Domain) -> str:
+def domain_words(spec: Domain) -> str:
+    """Which texts a domain holds."""
     if spec.alphabet is None:
         return f"texts of 1 to {spec.length} bytes of UTF-8"
     return f"texts of 1 to {spec.length} of the {len(spec.alphabet)} characters {spec.alphabet}"
+
+
+def _others(spec: Domain) -> str:
+    if spec.outside is None:
+        return "any other text counts as no value"
+    return f"any other text is counted as {spec.outside!r}, and never listed"
 
 
 def _counted(question: Question, spec: Occurrences) -> str:

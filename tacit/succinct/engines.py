@@ -22,11 +22,13 @@ from tacit.methods.paper.channels import PublicComponents, decoded
 from tacit.methods.paper.histogram import BETA, PaperHistogram
 from tacit.succinct.tree import (
     CONFIDENCE,
+    EVERY,
     FALSE_POSITIVE_RATE,
     MAX_TOP,
     RECORD_SIZE,
     Collected,
     Found,
+    Prefixes,
     expected_threshold,
     others_below,
     search,
@@ -40,7 +42,8 @@ Searched = TypeVar("Searched", bound=Method)
 class Ranking:
     """The items that pass ``threshold``, best first, with their estimates. An item that no device has passes it with
     probability ``false_positive_rate`` at most, over all items together; with ``probability``, every item that is not
-    listed has fewer devices than ``below``."""
+    listed has fewer devices than ``below``. ``outside``: the estimated number of devices that have item 0, and its
+    standard error (None: the search did not count them)."""
 
     items: tuple[int, ...]
     estimate: Estimate
@@ -48,14 +51,16 @@ class Ranking:
     false_positive_rate: float
     below: float
     probability: float
+    outside: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Engine(ABC, Generic[Searched]):
-    """Searches the reports of ``method``."""
+    """Searches the reports of ``method`` for items of ``domain``."""
 
     NAME: ClassVar[str]
     method: Searched
+    domain: Prefixes = EVERY
 
     @property
     @abstractmethod
@@ -101,7 +106,7 @@ class TreeEngine(Engine[AffineHashing]):
         collected = Collected(self.method)
         for several in records:
             collected.add(several)
-        return search(collected, MAX_TOP).document()
+        return search(collected, MAX_TOP, domain=self.domain).document()
 
     def ranking(self, document: Any, reports: int, design: SampleDesign) -> Ranking:
         """Items that pass the exact threshold over all candidates of the last level."""
@@ -111,7 +116,9 @@ class TreeEngine(Engine[AffineHashing]):
         passing = sum(value >= least for value in estimate.values)
         rest = others_below(found.first(passing), method, design, CONFIDENCE)
         listed = Estimate(estimate.values[:passing], estimate.stderrs[:passing])
-        return Ranking(found.items[:passing], listed, least, FALSE_POSITIVE_RATE, max(1.0, rest), CONFIDENCE)
+        outside = None if found.outside is None else method.estimate_of_all(found.outside, reports, design)
+        items = found.items[:passing]
+        return Ranking(items, listed, least, FALSE_POSITIVE_RATE, max(1.0, rest), CONFIDENCE, outside)
 
     def expected(self, reports: float, design: SampleDesign) -> tuple[float, float]:
         """See ``expected_threshold``."""
@@ -128,9 +135,8 @@ class TreeEngine(Engine[AffineHashing]):
         if any(item >> method.bits for item in found.items):
             raise ValueError(f"items must have {method.bits} bits")
         for level, (before, after) in zip(found.levels, itertools.pairwise((0, *method.levels)), strict=True):
-            prefixes, rest = divmod(level.candidates, 1 << (after - before))
-            if rest or not 1 <= prefixes <= (MAX_TOP if before else 1):
-                raise ValueError("candidates must be all extensions of the prefixes that are kept")
+            if not 1 <= level.candidates <= (MAX_TOP if before else 1) << (after - before):
+                raise ValueError("candidates must be extensions of the prefixes that are kept")
         return found
 
 
@@ -159,19 +165,23 @@ class PaperEngine(Engine[PaperHistogram]):
             raise ValueError("no report was accepted")
         histogram = self.method.histogram
         signs = [PublicComponents(histogram, public)[histogram.oracle_channel] for public in publics]
-        rows = []
-        for item in decoded(histogram, publics):
+
+        def agreeing(item: int) -> int:
             column = histogram.oracle.column(item)
-            agreeing = sum(sign == 1 - 2 * (column >> row & 1) for row, sign in signs)
-            rows.append((-agreeing, item))
+            return sum(sign == 1 - 2 * (column >> row & 1) for row, sign in signs)
+
+        rows = [(-agreeing(item), item) for item in decoded(histogram, publics)]
         best = [(item, -count) for count, item in sorted(rows) if self._share(-count, len(publics)) > 0][:MAX_TOP]
         items, counts = [item for item, _ in best], [count for _, count in best]
-        return {"items": items, "agreeing": counts, "accepted": len(publics)}
+        return {"items": items, "agreeing": counts, "accepted": len(publics), "outside": agreeing(0)}
 
     def ranking(self, document: Any, reports: int, design: SampleDesign) -> Ranking:
         """Items whose estimate passes the oracle's error bound (Theorem 2.5)."""
-        items, counts, accepted = self._checked(document, reports)
-        method = self.method
+        items, counts, accepted, others = self._checked(document, reports)
+        method, outside = self.method, None
+        if others is not None:
+            told = method.estimate([others], accepted, design)
+            outside = told.values[0], told.stderrs[0]
         total, least = method.total(accepted, design), method.share_bound(accepted)
         found = method.estimate(counts, accepted, design)
         passing = sum(value >= least * total for value in found.values)
@@ -181,7 +191,7 @@ class PaperEngine(Engine[PaperHistogram]):
         fewer = math.sqrt(math.log(math.sqrt(method.reports) / (1 - CONFIDENCE)) / (2 * accepted))
         enough = method.histogram.sufficient_share(accepted) if accepted <= method.reports else math.inf
         below = total * (enough + fewer) if enough + fewer < 1 else total + 1
-        return Ranking(items[:passing], listed, least * total, BETA / 3, below, CONFIDENCE - BETA)
+        return Ranking(items[:passing], listed, least * total, BETA / 3, below, CONFIDENCE - BETA, outside)
 
     def expected(self, reports: float, design: SampleDesign) -> tuple[float, float]:
         """From the expected number of accepted reports."""
@@ -193,10 +203,12 @@ class PaperEngine(Engine[PaperHistogram]):
     def _share(self, agreeing: int, accepted: int) -> float:
         return self.method.histogram.oracle.randomizer.scale * (2 * agreeing - accepted) / accepted
 
-    def _checked(self, document: Any, reports: int) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-        if not isinstance(document, dict) or set(document) != {"items", "agreeing", "accepted"}:
+    def _checked(self, document: Any, reports: int) -> tuple[tuple[int, ...], tuple[int, ...], int, int | None]:
+        needed = {"items", "agreeing", "accepted"}
+        if not isinstance(document, dict) or not needed <= set(document) <= {*needed, "outside"}:
             raise ValueError("a search must have the members items, agreeing and accepted")
         items, counts, accepted = document["items"], document["agreeing"], document["accepted"]
+        others = document.get("outside")
         if not isinstance(items, list | tuple) or not isinstance(counts, list | tuple) or len(items) != len(counts):
             raise ValueError("items must have one number of agreeing reports each")
         if len(items) > MAX_TOP or any(type(one) is not int or one < 0 for one in (*items, *counts, accepted)):
@@ -205,12 +217,14 @@ class PaperEngine(Engine[PaperHistogram]):
             raise ValueError("accepted reports must be some of all, and items in the domain")
         if len(set(items)) < len(items) or any(a < b for a, b in itertools.pairwise((accepted, *counts))):
             raise ValueError("items must be distinct, and fall by their agreeing reports")
-        return tuple(items), tuple(counts), accepted
+        if others is not None and not (type(others) is int and 0 <= others <= accepted):
+            raise ValueError("outside must be a number of accepted reports")
+        return tuple(items), tuple(counts), accepted, others
 
 
 _ENGINES: dict[str, type[Engine[Any]]] = {one.NAME: one for one in (TreeEngine, PaperEngine)}
 
 
-def engine_of(method: Method) -> Engine[Any] | None:
-    """What searches the reports of a method; None where they are added up."""
-    return None if method.ENGINE is None else _ENGINES[method.ENGINE](method)
+def engine_of(method: Method, domain: Prefixes = EVERY) -> Engine[Any] | None:
+    """What searches the reports of a method for items of a domain; None where they are added up."""
+    return None if method.ENGINE is None else _ENGINES[method.ENGINE](method, domain)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from operator import add
 
-from tacit.methods.base.affine import MAX_HASH_BITS, words
+from tacit.methods.base.affine import MAX_HASH_BITS, rows_of
 from tacit.methods.base.statistics import MAX_ITEM_BITS
 from tacit.native_build import BuildError, library_folders, open_library
 from tacit.native_level import OFF, wanted_level
@@ -114,7 +114,7 @@ def _pure(reports: Reports, prefixes: Sequence[int], prefix_bits: int, free_bits
     spectra = [[0] * (1 << free_bits) for _ in prefixes]
     mask, heads = (1 << free_bits) - 1, [prefix << free_bits for prefix in prefixes]
     for seed, value in zip(reports.seeds, reports.values, strict=True):
-        *rows, offset = words(seed, reports.hash_bits + 1)
+        rows, offset = rows_of(seed, prefix_bits + free_bits, reports.hash_bits)
         for subset in range(1, 1 << reports.hash_bits):
             combined, sign = 0, (subset & (offset ^ value)).bit_count()
             for at, row in enumerate(rows):

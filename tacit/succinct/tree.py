@@ -21,7 +21,7 @@ import sys
 from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Protocol, Self
 
 from tacit.dp.binomial import rarely_reached
 from tacit.methods.base.affine import PUBLIC_SIZE, SEED_SIZE, AffineHashing, level_of, share_of_last
@@ -61,9 +61,36 @@ class Collected:
             reports.add(array("Q", itertools.compress(seeds, mine)), bytes(itertools.compress(values, mine)))
 
 
+class Prefixes(Protocol):
+    """Which prefixes the items of a domain have."""
+
+    def holds(self, prefix: int, bits: int) -> bool:
+        """Whether an item of the domain begins with these bits."""
+        ...
+
+    def ends(self, prefix: int, bits: int) -> bool:
+        """Whether only one item can begin with them, whose further bits are 0: its text has ended."""
+        ...
+
+
+class EveryPrefix:
+    """The domain of all items."""
+
+    def holds(self, _prefix: int, _bits: int) -> bool:
+        """All are held."""
+        return True
+
+    def ends(self, _prefix: int, _bits: int) -> bool:
+        """None ends."""
+        return False
+
+
+EVERY: Final = EveryPrefix()
+
+
 class Level(NamedTuple):
-    """One level of a search: its reports, how many candidates were compared, and the largest number of supports of a
-    candidate that was not kept (0 if all were)."""
+    """One level of a search: its reports, how many candidates were compared at the most, and the largest number of
+    supports of a candidate that was not kept (0 if all were)."""
 
     reports: int
     candidates: int
@@ -72,34 +99,42 @@ class Level(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a search finds: ``items`` with their ``supports`` at the last level, most supports first, and the levels."""
+    """What a search finds: ``items`` with their ``supports`` at the last level, most supports first, and the levels.
+    ``outside``: how many reports of all levels support the item of texts outside the domain, whose bits are 0 (None: it
+    was not counted)."""
 
     items: tuple[int, ...]
     supports: tuple[int, ...]
     levels: tuple[Level, ...]
+    outside: int | None = None
 
     def document(self) -> dict[str, Any]:
-        """What the analyzer releases, as JSON: items, supports and levels."""
-        return {"items": self.items, "supports": self.supports, "levels": self.levels}
+        """What the analyzer releases, as JSON: items, supports, levels, and ``outside`` where it was counted."""
+        outside = {} if self.outside is None else {"outside": self.outside}
+        return {"items": self.items, "supports": self.supports, "levels": self.levels, **outside}
 
     @classmethod
     def from_document(cls, document: Any) -> Self:
         """Strict inverse of ``document``. ``ValueError`` for anything else."""
-        if not isinstance(document, dict) or set(document) != {"items", "supports", "levels"}:
+        needed = {"items", "supports", "levels"}
+        if not isinstance(document, dict) or not needed <= set(document) <= {*needed, "outside"}:
             raise ValueError("a search must have the members items, supports and levels")
+        outside = document.get("outside")
         items, supports, levels = (_rows(document[name]) for name in ("items", "supports", "levels"))
         if len(items) > MAX_TOP or not all(map(_is_whole, (*items, *supports))):
             raise ValueError(f"a search must have at most {MAX_TOP} items, and whole numbers")
         if any(len(level) != len(Level._fields) or not all(map(_is_whole, level)) for level in map(_rows, levels)):
             raise ValueError("a level must have three whole numbers")
-        return cls(tuple(items), tuple(supports), tuple(Level(*level) for level in levels))
+        if outside is not None and not _is_whole(outside):
+            raise ValueError("outside must be a whole number")
+        return cls(tuple(items), tuple(supports), tuple(Level(*level) for level in levels), outside)
 
     def first(self, count: int) -> Found:
         """The first ``count`` items; the next one is then the last level's cut."""
         if count >= len(self.items):
             return self
         last = self.levels[-1]._replace(cut=self.supports[count])
-        return Found(self.items[:count], self.supports[:count], (*self.levels[:-1], last))
+        return Found(self.items[:count], self.supports[:count], (*self.levels[:-1], last), self.outside)
 
     def __post_init__(self) -> None:
         if not self.levels or any(level.reports < 1 for level in self.levels):
@@ -108,27 +143,40 @@ class Found:
             raise ValueError("items must be distinct, and have one number of supports each")
         if any(not 0 <= level.cut <= level.reports or not level.candidates > 0 for level in self.levels):
             raise ValueError("a level's cut must lie between 0 and its reports")
+        if self.outside is not None and self.outside > sum(level.reports for level in self.levels):
+            raise ValueError("no more reports can support an item than there are")
         falling = (self.levels[-1].reports, *self.supports, 0)
         if any(more < less for more, less in itertools.pairwise(falling)):
             raise ValueError("supports must fall, from the last level's reports at most")
 
 
-def search(collected: Collected, top: int, keep: int = KEEP) -> Found:
-    """The ``top`` best items, of which ``keep`` prefixes are extended at each level. ``ValueError`` for numbers outside
-    1 to 1000, or a level without reports."""
+def search(collected: Collected, top: int, keep: int = KEEP, domain: Prefixes = EVERY) -> Found:
+    """The ``top`` best items of a domain, of which ``keep`` prefixes are extended at each level: those that no item of
+    the domain has take no place, and one that has ended has one extension. ``ValueError`` for numbers outside 1 to
+    1000, or a level without reports."""
     if not 1 <= top <= MAX_TOP or not 1 <= keep <= MAX_TOP:
         raise ValueError(f"top and keep must be from 1 to {MAX_TOP}")
     if not all(map(len, collected.levels)):
         raise ValueError("there is a level without reports")
     randomizer, prefixes, before = collected.randomizer, [0], 0
-    best: list[tuple[int, int, int]] = []
-    levels = []
+    best: list[tuple[int, int]] = []
+    levels, outside = [], 0
     for bits, reports in zip(randomizer.levels, collected.levels, strict=True):
+        ((zero,),) = count_supports(reports, [0], bits, 0)
+        outside += zero
         wanted, step = top if bits == randomizer.bits else keep, bits - before
-        *best, beyond = _best(count_supports(reports, prefixes, before, step), wanted + 1)
-        levels.append(Level(len(reports), len(prefixes) << step, beyond[0]))
-        prefixes, before = [(prefixes[at] << step) | last for _, at, last in best], bits
-    return Found(tuple(prefixes), tuple(count for count, _, _ in best), tuple(levels))
+        going = [one for one in prefixes if not domain.ends(one, before)]
+        ended = [one << step for one in prefixes if domain.ends(one, before)]
+        counts = count_supports(reports, going, before, step) if going else []
+        found = _best(counts, wanted + 1, lambda at, last: domain.holds(going[at] << step | last, bits))  # noqa: B023
+        best = [(count, going[at] << step | last) for count, at, last in found]
+        best += [(row[0], one) for one, row in zip(ended, count_supports(reports, ended, bits, 0), strict=True)]
+        best.sort(key=lambda one: (-one[0], one[1]))
+        cut = best[wanted][0] if len(best) > wanted else 0
+        best = best[:wanted]
+        levels.append(Level(len(reports), (len(going) << step) + len(ended), cut))
+        prefixes, before = [prefix for _, prefix in best], bits
+    return Found(tuple(prefixes), tuple(count for count, _ in best), tuple(levels), outside)
 
 
 def expected_threshold(randomizer: AffineHashing, reports: float, design: SampleDesign) -> tuple[float, float]:
@@ -205,10 +253,21 @@ def _words(records: bytes, start: int) -> array[int]:
     return found
 
 
-def _best(supports: Sequence[array[int]], wanted: int) -> list[tuple[int, int, int]]:
-    """The ``wanted`` largest (supports, index of the prefix, last bits), largest first; ties by the candidate. Where
-    there are fewer candidates, (0, 0, 0) comes last, for the one that is not there. Only blocks are looked through
-    whose largest number is one of the ``wanted`` largest of all blocks."""
+def _best(supports: Sequence[array[int]], wanted: int, holds: Callable[[int, int], bool]) -> list[tuple[int, int, int]]:
+    """The ``wanted`` largest (supports, index of the prefix, last bits) that are candidates, or all if they are fewer,
+    largest first; ties by the candidate."""
+    asked = wanted
+    while True:
+        found = _largest(supports, asked)
+        held = [one for one in found if holds(*one[1:])]
+        if len(held) >= wanted or len(found) < asked:
+            return held[:wanted]
+        asked *= 4
+
+
+def _largest(supports: Sequence[array[int]], wanted: int) -> list[tuple[int, int, int]]:
+    """The ``wanted`` largest of all. Only blocks are looked through whose largest number is one of the ``wanted``
+    largest of all blocks."""
     size = max(1, sum(map(len, supports)) // (16 * wanted))
     peaks = [
         (max(row[start : start + size]), at, start)
@@ -223,8 +282,7 @@ def _best(supports: Sequence[array[int]], wanted: int) -> list[tuple[int, int, i
         for last, count in enumerate(supports[at][start : start + size], start)
         if count >= least
     )
-    best = [(-count, at, last) for count, at, last in chosen[:wanted]]
-    return best if len(best) == wanted else [*best, (0, 0, 0)]
+    return [(-count, at, last) for count, at, last in chosen[:wanted]]
 
 
 def _rows(value: Any) -> list[Any]:

@@ -183,7 +183,7 @@ async def test_a_search_becomes_a_series_whose_rounds_are_drafted_by_clicks_unti
             await back(page, series, "analyst")
             await assert_fits(page, NARROW, WIDE)
         await expect(page.get_by_role("rowheader", name='"<')).to_have_count(0)
-        await expect(page.get_by_text("every other answer is below")).to_be_visible()
+        await expect(page.get_by_text("every other text of the domain is below")).to_be_visible()
         assert await page.get_by_role("button", name="Draft round").count() == 0
 
 
@@ -234,7 +234,7 @@ async def test_zeros_many_answers_and_rankings_are_read_in_every_window(
         assert drawn in counts
     assert await page.get_by_text(f"Drawn are the {MOST_DRAWN} largest of {MANY} answers").count() == len(RESULTS) - 1
     await expect(page.get_by_text("0 means: fewer than 67 devices")).to_have_count(2)
-    await expect(page.get_by_text("every other answer is below 310")).to_be_visible()
+    await expect(page.get_by_text("every other text of the domain is below 310")).to_be_visible()
     zero = page.locator("section", has=page.get_by_role("heading", name="browsers")).locator("line.interval").nth(1)
     stem = page.locator("section", has=page.get_by_role("heading", name="browsers")).locator("line.stem").nth(1)
     begins = [float(await one.get_attribute("x1") or "nan") for one in (zero, stem)]

@@ -19,6 +19,7 @@ from infra.lab.demo.words import MIN_DEVICES, Texts, load_texts
 from tacit.errors import UsageError
 from tacit.service.base.log import set_log_level
 from tests.kit.logged import Secrets, members_beyond
+from tests.kit.long_texts import crash_signatures, rows, urls
 
 STRINGS = {"kind": "strings", "length": 2, "alphabet": "abc"}
 VALUES = ("ab",) * 60 + ("c",) * 40 + ("",) * 5 + ("too long",) * 15
@@ -49,6 +50,8 @@ def test_every_device_is_counted_once_and_what_is_frequent_is_found(
     assert [one["party"] for one in document["observed"]] == ["attester", "issuer", "relay", "gateway", "analyzer"]
     tried = {one["attempt"]: one["refused_by"] for one in document["refused"]}
     assert len(tried) == 8
+    assert (document["domain"], document["outside"]["devices"]) == ("texts of 1 to 2 of the 3 characters abc", 15)
+    assert abs(document["outside"]["estimate"] - 15) < 6 * document["outside"]["stderr"]
     assert tried["an answer out of range"] == tried["a token spent twice"] == "analyzer"
     shown = io.StringIO()
     show(result, Console(file=shown, width=100), write_report(result, tmp_path / "out"))
@@ -59,6 +62,22 @@ def test_every_device_is_counted_once_and_what_is_frequent_is_found(
     lines = [line for line in logged.splitlines() if line.startswith("{")]
     assert members_beyond(lines) == []
     assert secrets.found_in(logged) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("texts", [urls(40), crash_signatures(40)], ids=["addresses", "crashes"])
+@pytest.mark.false_alarm(1e-3, "the most frequent of long texts, which is far above the threshold, is not found")
+def test_long_texts_are_found_and_longer_ones_counted(texts: list[str], tmp_path: Path) -> None:
+    longer = texts[0] + "/" * 64
+    values = tuple([texts[0]] * 900 + rows(texts[1:], 200) + [longer] * 300)
+    domain = {"kind": "strings", "length": 64}
+    stages = Stages(Console(stderr=True, quiet=True))
+    run = LocalRun(Texts("rows", "text", domain, values), Decimal(8), 5, "tree", tmp_path / "stack", stages)
+    document = asyncio.run(run.run()).document()
+    assert document["domain_bits"] == 512
+    assert [one["item"] for one in document["heavy_hitters"]][:1] == [texts[0]]
+    assert document["outside"]["devices"] == 300
+    assert abs(document["outside"]["estimate"] - 300) < 6 * document["outside"]["stderr"]
 
 
 def test_lines_of_a_file_are_devices_and_what_is_wrong_with_one_is_said(tmp_path: Path) -> None:

@@ -206,7 +206,7 @@ async def test_a_search_shows_what_each_round_kept_and_then_the_ranking(stage: S
     assert found.ranked is not None
     for item in found.ranked.items:
         assert html.escape(item.text) in browser.page
-    assert "every other answer is below" in browser.page.lower()
+    assert "every other text of the domain is below" in browser.page.lower()
     assert "<svg" not in browser.page, "rounds ask of different prefixes, and are no series over time"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -13,18 +14,19 @@ from jsonschema import Draft202012Validator
 from rich.console import Console
 
 from infra.lab.commands.demo_local import epsilon_of
-from infra.lab.commands.demo_search import in_few_bits
+from infra.lab.commands.demo_search import in_few_bits, levels_of
 from infra.lab.demo.attacks.search import bad_rounds, second
 from infra.lab.demo.local_run import LocalRun
 from infra.lab.demo.results.report import page, write_report
 from infra.lab.demo.results.result import Bucket, StagedRefusal
 from infra.lab.demo.results.search_result import Round, SearchResult
 from infra.lab.demo.results.view import Stages, show
-from infra.lab.demo.search_run import SearchRun
+from infra.lab.demo.search_run import MOST_ROUNDS, SearchRun
 from infra.lab.demo.words import Texts
 from tacit.errors import UsageError
 from tacit.recipe.candidates import Candidates, candidates_of
 from tacit.recipe.encoder_specs import Prefixes
+from tests.kit.long_texts import urls
 
 SMALL = {"kind": "strings", "length": 3, "alphabet": "abc"}
 PRIVACY = {
@@ -40,7 +42,18 @@ NUMBER = {"type": "number"}
 COUNT = {"type": "integer", "minimum": 0}
 SCHEMA = {
     "type": "object",
-    "required": ["heavy_hitters", "rounds", "epsilon", "delta", "domain_bits", "accepted", "seconds", "threshold"],
+    "required": [
+        "heavy_hitters",
+        "rounds",
+        "epsilon",
+        "delta",
+        "domain_bits",
+        "domain",
+        "outside",
+        "accepted",
+        "seconds",
+        "threshold",
+    ],
     "properties": {
         "heavy_hitters": {
             "type": "array",
@@ -71,6 +84,12 @@ SCHEMA = {
         "false_positive_rate": {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1},
         "others_below": NUMBER,
         "domain_bits": COUNT,
+        "domain": {"type": "string", "pattern": "^texts of 1 to "},
+        "outside": {
+            "type": "object",
+            "properties": {"devices": COUNT, "estimate": NUMBER, "stderr": NUMBER},
+            "required": ["devices", "estimate", "stderr"],
+        },
         "planned_rounds": COUNT,
         "accepted": COUNT,
         "seconds": NUMBER,
@@ -102,6 +121,9 @@ def result() -> SearchResult:
         rest_below=99.0,
         rest_probability=0.95,
         domain_bits=6,
+        domain="texts of 1 to 3 of the 3 characters abc",
+        outside=150,
+        outside_estimate=(152.25, 9.0),
         frequent=(("ab", 120), ("c", 40)),
         rounds=rounds,
         planned=2,
@@ -114,6 +136,7 @@ def test_the_document_of_a_search_says_what_each_round_kept_and_the_truth_beside
     assert document["heavy_hitters"] == [{"item": "ab", "truth": 120, "estimate": 131.04, "stderr": 20.0}]
     assert [one["prefix_bits"] for one in document["rounds"]] == [4, 6]
     assert document["epsilon"] == {"aggregator": 0.9, "aggregator_with_relay": 2.0}
+    assert document["outside"] == {"devices": 150, "estimate": 152.25, "stderr": 9.0}
     assert document["frequent"][1] == {"item": "c", "devices": 40}
 
 
@@ -123,6 +146,8 @@ def test_a_terminal_shows_the_rounds_and_how_many_texts_were_found(width: int) -
     show(result(), Console(file=shown, width=width), [])
     text = " ".join(shown.getvalue().replace("│", " ").split())
     assert "1 of the 2 most frequent texts were found, and 0 that nobody has" in text
+    assert "every other one of the texts of 1 to 3 of the 3 characters abc has fewer than 99 devices" in text
+    assert "150 devices have another text, which is never listed (estimate: 152 ± 18)" in text
     assert "and 2 more" in text
     assert "round-candidates: [/i]no" in text, "what is shown is text, not markup"
     assert "--heavy-hitters --input FILE" in text
@@ -147,9 +172,15 @@ def test_an_alphabet_is_proposed_from_the_frequent_characters_of_a_file(capsys: 
     texts = Texts("file", "word", {"kind": "strings", "length": 8}, ("stop", "go", "", "[b]") * 40)
     found = in_few_bits(texts)
     assert found.encoder == {"kind": "strings", "length": 4, "alphabet": "[]bgopst"}
+    rarely = in_few_bits(replace(texts, values=("go",) * 98 + ("a much longer one",) * 2))
+    assert rarely.encoder["length"] == 2, "what few devices have is counted, and not listed"
     assert "'[]bgopst'" in capsys.readouterr().err
     strange = replace(texts, values=tuple(chr(0x4E00 + number) for number in range(200)))
-    assert in_few_bits(strange) == strange, "so many characters need bytes"
+    assert in_few_bits(strange).encoder == {"kind": "strings", "length": 3}, "so many characters need bytes"
+    many = replace(texts, values=tuple(urls(100)))
+    length = in_few_bits(many).encoder["length"]
+    assert len(levels_of({**in_few_bits(many).encoder, "length": length})) <= MOST_ROUNDS
+    assert len(levels_of({**in_few_bits(many).encoder, "length": length + 1})) > MOST_ROUNDS
 
 
 @pytest.mark.parametrize("given", ["0", "-1", "nan", "inf", "4.1", "x", "", "1e999999999"])
@@ -163,6 +194,31 @@ def test_too_few_devices_for_the_rounds_are_refused_before_anything_starts(tmp_p
     stages = Stages(Console(stderr=True, quiet=True))
     with pytest.raises(UsageError, match="devices are too few for 1 round"):
         SearchRun(Texts("rows", "word", SMALL, ("ab",) * 60), Decimal(2), 5, tmp_path / "stack", stages)
+
+
+URL = "https://www.example.org/a/page/that/many/have"
+
+
+def test_a_run_that_would_find_nothing_is_refused_with_the_number_of_rows_that_it_needs(tmp_path: Path) -> None:
+    few = Texts(
+        "rows", "word", {"kind": "strings", "length": 4, "alphabet": "abcdef"}, ("face", "ab", "cd", "e") * 1250
+    )
+    with pytest.raises(
+        UsageError, match=r"5,000 rows .* listed from about [\d,]+ devices on.*'face', is on 1,250; about"
+    ) as no:
+        SearchRun(few, Decimal("0.5"), 5, tmp_path / "stack", QUIET)
+    needed = int(re.search(r"about ([\d,]+) rows like these would be enough", str(no.value))[1].replace(",", ""))  # type: ignore[index]
+    enough = replace(few, values=few.values[:4] * (needed // 4))
+    assert SearchRun(enough, Decimal("0.5"), 5, tmp_path / "stack", QUIET).notes == []
+    rare = Texts("rows", "word", {"kind": "strings", "length": 8}, tuple(f"{at:04}" for at in range(1_000)))
+    with pytest.raises(UsageError, match="not even the most rows would be enough"):
+        LocalRun(rare, Decimal(1), 5, "tree", tmp_path / "stack", QUIET)
+
+
+def test_rows_that_do_not_fit_are_told_of_before_the_run(tmp_path: Path) -> None:
+    texts = Texts("rows", "url", {"kind": "strings", "length": 8}, ("a.org",) * 1_600 + (URL,) * 2_390 + ("",) * 10)
+    (words,) = LocalRun(texts, Decimal(4), 5, "tree", tmp_path / "stack", QUIET).notes
+    assert words.startswith("2,390 of 4,000 rows are not texts of 1 to 8 bytes of UTF-8: they are counted")
 
 
 @pytest.mark.parametrize("engine", ["tree", "paper"])

@@ -195,8 +195,12 @@ def test_a_device_answers_the_prefix_of_its_text_or_other_or_missing() -> None:
     assert encoded("tree", found) == encoded("tref", found) == '"tr"+0010…'
     assert encoded("t", found) == '"t"'
     assert encoded("to", found) == encoded("zoo", found) == "(other)"
-    for nothing in (None, "", "trees", "tréé", "TREE", b"tree", 3.5, object(), ["tree"], "\ud800"):
+    for other in ("trees", "tréé", "TREE", 3.5, "\ud800"):
+        assert encoded(other, found) == "(does not fit)"
+    for nothing in (None, "", b"tree", object(), ["tree"]):
         assert encoded(nothing, found) == "no value"
+    older = WORDS.model_copy(update={"outside": None})
+    assert encoded("trees", found, older) == encoded(None, found, older) == "no value"
 
 
 @given(st.one_of(st.none(), st.text(max_size=9), st.integers(), st.floats(), st.binary(), st.lists(st.text())))
@@ -217,7 +221,7 @@ def test_a_round_tells_exactly_the_candidates_apart(text: str) -> None:
         answer = PrefixEncoder(TINY, found).encode(text)
         assert answer is not None
         assert found.prefixes[answer] == item >> TINY.bits - bits
-    assert PrefixEncoder(TINY, first(TINY)).encode("d") is None, "without a category of their own they are missing"
+    assert PrefixEncoder(TINY, first(TINY)).encode(None) is None, "without a category of their own they are missing"
 
 
 @pytest.mark.parametrize(
@@ -232,8 +236,10 @@ def test_a_round_tells_exactly_the_candidates_apart(text: str) -> None:
         {"other": '"a"'},
         {"missing": "(unused 1)"},
         {"missing": "(other)"},
+        {"outside": "(other)"},
+        {"outside": '"a"'},
         {"alphabet": "aa"},
-        {"length": 13},
+        {"length": 65},
     ],
 )
 def test_an_encoder_that_cannot_be_is_refused(members: dict[str, Any]) -> None:

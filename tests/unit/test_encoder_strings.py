@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from tacit.recipe.encoder import StringEncoder
+from tacit.recipe.encoder import OUTSIDE, StringEncoder
 from tacit.recipe.encoder_specs import Strings
 
 LETTERS = Strings(kind="strings", length=12, alphabet="abcdefghijklmnopqrstuvwxyz'")
@@ -55,6 +55,19 @@ def test_what_the_domain_does_not_hold_is_no_value(value: Any) -> None:
     assert StringEncoder(LETTERS).encode(value) is None
 
 
+def test_other_texts_are_one_item_that_no_text_has_where_they_are_counted() -> None:
+    spec = LETTERS.model_copy(update={"outside": "(does not fit)"})
+    encoder = StringEncoder(spec)
+    others: tuple[Any, ...] = ("UPPER", "thirteen long", "a b", "\ud800", 4.5)
+    for other in others:
+        assert encoder.encode(other) == OUTSIDE
+    nothings: tuple[Any, ...] = ("", None, 10**400, ("a",), b"a", object())
+    for nothing in nothings:
+        assert encoder.encode(nothing) is None
+    assert encoder.text(OUTSIDE) is None
+    assert encoder.encode("word") == StringEncoder(LETTERS).encode("word")
+
+
 def test_numbers_count_as_their_texts() -> None:
     encoder = StringEncoder(BYTES)
     assert encoder.encode(404) == encoder.encode("404")
@@ -63,8 +76,8 @@ def test_numbers_count_as_their_texts() -> None:
 @pytest.mark.parametrize(
     ("members", "words"),
     [
-        ({"length": 9}, "at most 8: each symbol has 8 bits"),
-        ({"length": 13, "alphabet": "abcdefghijklmnopqrstuvwxyz'"}, "at most 12: each symbol has 5 bits"),
+        ({"length": 65}, "less than or equal to 64"),
+        ({"length": 65, "alphabet": "abcdefghijklmnopqrstuvwxyz'"}, "less than or equal to 64"),
         ({"length": 3, "alphabet": "aba"}, "distinct"),
         ({"length": 0}, "greater than or equal to 1"),
         ({"length": 3, "alphabet": ""}, "at least 1"),

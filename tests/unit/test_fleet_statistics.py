@@ -103,6 +103,8 @@ def test_a_distribution_that_says_nothing_is_refused(text: str) -> None:
 
 
 def test_listed_devices_keep_their_datum_wherever_the_shards_are_cut() -> None:
+    long = listed_population("file", [1 << 500, None, 7, 1 << 500])
+    assert long.answers(long.of(2, 4, np.random.default_rng(1))) == [7, 1 << 500, 1 << 500, None]
     population = listed_population("file", [3, 1, 4])
     assert population.of(2, 5, generator()).tolist() == [4, 3, 1, 4, 3]
     with pytest.raises(UsageError, match="holds no device"):

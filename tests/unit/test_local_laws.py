@@ -62,12 +62,14 @@ def recipe_of(encoder: dict[str, Any], randomizer: dict[str, Any], rate: str = "
 
 HASHED = recipe_of(STRINGS, {"name": "affine", "epsilon0": "1", "categories": 4})
 SAMPLED = recipe_of(STRINGS, {"name": "affine", "epsilon0": "1", "categories": 4}, rate="0.5")
+COUNTED = recipe_of({**STRINGS, "outside": "(does not fit)"}, {"name": "affine", "epsilon0": "1", "categories": 4})
+"""Texts that are too long, or have other characters, are an item of their own."""
 CATEGORY = recipe_of(CATEGORIES, {"name": "krr", "epsilon0": "0.5", "categories": 3})
 LETTER = {"kind": "strings", "length": 1, "alphabet": "abcdefghijklmno"}
 """4 bits."""
 BIT = recipe_of(LETTER, {"name": "succinct-histogram", "epsilon0": "8", "categories": 2, "reports": 1000})
 LETTERS = ("a", "b", "o", None, "", "ab", "UPPER", b"ab")
-KINDS = [(HASHED, TEXTS), (SAMPLED, TEXTS), (CATEGORY, NAMES)]
+KINDS = [(HASHED, TEXTS), (COUNTED, TEXTS), (SAMPLED, TEXTS), (CATEGORY, NAMES)]
 
 
 class Draws(Enumerated):
@@ -158,7 +160,9 @@ def test_the_public_bytes_that_are_tried_are_of_both_levels() -> None:
     assert {public[8] >> 7 for public, _ in PUBLICS} == {0, 1}
 
 
-@pytest.mark.parametrize(("recipe", "values"), KINDS, ids=["affine", "affine, sampled", "krr"])
+@pytest.mark.parametrize(
+    ("recipe", "values"), KINDS, ids=["affine", "affine, others counted", "affine, sampled", "krr"]
+)
 async def test_a_message_with_its_id_or_silence_tells_no_more_than_the_claim(
     recipe: Recipe, values: Sequence[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,7 +78,7 @@ def test_an_item_that_no_text_has_is_left_out() -> None:
         (("items", 0), 1 << 20),
         (("items", 0), 10**4000),
         (("levels", 1, 1), 10**400),
-        (("levels", 1, 1), 1),
+        (("levels", 1, 1), 0),
         (("levels", 1, 1), (MAX_TOP + 1) * 1024),
         (("levels", 0, 1), 2048),
         (("levels", 0, 0), HALF + 1),

@@ -21,6 +21,7 @@ from tacit.methods.base.affine import (
     hash_of,
     level_of,
     levels_of,
+    rows_of,
     seed_of,
     share_of_last,
     words,
@@ -104,7 +105,17 @@ def test_words_are_those_of_splitmix64() -> None:
     assert words(1234567, 3) == [6457827717110365317, 3203168211198807973, 9817491932198370423]
 
 
-@given(st.integers(1, 64))
+@given(st.integers(0, 2**64 - 1), st.integers(1, 8), st.integers(65, 512))
+def test_the_rows_of_long_items_begin_with_those_of_short_ones_and_go_on_by_words(seed: int, k: int, bits: int) -> None:
+    rows, offset = rows_of(seed, bits, k)
+    short, same = rows_of(seed, 64, k)
+    assert (offset, [row & 2**64 - 1 for row in rows]) == (same, short)
+    drawn = words(seed, 2 * (k + 1))
+    assert [row >> 64 & 2**64 - 1 for row in rows] == drawn[k + 1 : 2 * k + 1]
+    assert max(row.bit_length() for row in rows) <= 64 * math.ceil(bits / 64)
+
+
+@given(st.integers(1, 512))
 def test_levels_rise_in_steps_of_at_most_sixteen_bits_to_the_whole_item(bits: int) -> None:
     levels = (0, *levels_of(bits))
     assert levels[-1] == bits

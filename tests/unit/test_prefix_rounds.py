@@ -218,11 +218,25 @@ def test_a_search_lists_a_text_that_nobody_has_and_misses_a_frequent_one_as_rare
     assert missed <= most
 
 
+def test_texts_that_the_domain_does_not_hold_are_counted_over_all_rounds_and_not_listed() -> None:
+    held: dict[str | None, float] = {"love": 0.3, "a longer text": 0.6, None: 0.1}
+    _, found = followed(SEARCH, lambda recipe, _index: expected(recipe, held, 3_000))
+    assert found.ranked is not None
+    assert [item.text for item in found.ranked.items] == ["love"]
+    assert found.ranked.outside is not None
+    estimate, stderr = found.ranked.outside
+    devices = 9_000 / (1 - (1 - float(SEARCH.probe.rate)) ** 3)
+    assert estimate == pytest.approx(0.6 * devices, rel=1e-3)
+    assert stderr == pytest.approx(
+        devices * found.levels[0].stderr(found.levels[0].expected(0.6)) / math.sqrt(3), rel=1e-2
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         ({"recipe_hash": "x"}, "not of words-0"),
-        ({"buckets": [{"count": 1}]}, "514 counts"),
+        ({"buckets": [{"count": 1}]}, "515 counts"),
         ({}, None),
     ],
 )

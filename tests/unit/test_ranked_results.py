@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ KIT = RecipeKit()
 HOSTILE = "<b>\u202e\x1b[2Jé\\"
 ESCAPED = r"<b>\u202e\x1b[2Jé\\"
 FOUND = Ranked((Item("chat.example", 5120.6, 80.0), Item(HOSTILE, 2040.0, 80.0)), 400.2, 0.95)
-REST = "very other answer is below 401, with probability 0.95"
+REST = "very other text of the domain is below 401, with probability 0.95"
 
 
 class RankingCollector(SecureAggregationCollector):
@@ -88,6 +89,21 @@ def test_a_release_in_which_nothing_stands_out_is_shown_with_its_bound_alone() -
     assert result_rows([document]) == []
 
 
+def test_every_view_says_how_many_devices_have_a_text_that_does_not_fit() -> None:
+    ranked = Ranked((Item("chat.example", 90.0, 4.0),), 400.2, 0.95, outside=(2_390.4, 75.0))
+    document = {**released(), **json.loads(json.dumps(ranked.members()))}
+    assert document["ranked"]["outside"] == {"estimate": 2_390.4, "stderr": 75.0}
+    Draft202012Validator(schema_of("result")).validate(document)
+    for text in (shown(document), result_page([document]), rendered("release.html", release=release_row(document))):
+        words = " ".join(text.replace("│", " ").split())
+        assert "texts that do not fit it are on 2,390 ± 147 devices, and never listed" in words
+    assert "texts that do not fit it are neither counted nor listed" in " ".join(
+        shown(released()).replace("│", " ").split()
+    )
+    with pytest.raises(ValueError, match="finite"):
+        Ranked((), 1.0, 1.0, outside=(math.nan, 1.0))
+
+
 def test_over_time_an_answer_has_points_where_it_was_found() -> None:
     other = {**released(), **Ranked((Item("chat.example", 9.0, 1.0), Item("new", 8.0, 1.0)), 5.0, 0.9).members()}
     charts = over_time([released(), other])
@@ -98,8 +114,8 @@ def test_over_time_an_answer_has_points_where_it_was_found() -> None:
     ("items", "below", "probability", "words"),
     [
         ([Item(str(at), 1.0, 1.0) for at in range(MOST_ITEMS + 1)], 1.0, 0.5, "more than 1,000"),
-        ([Item("é" * (MOST_ITEM_BYTES // 2) + "x", 1.0, 1.0)], 1.0, 0.5, "from 1 to 128 bytes"),
-        ([Item("", 1.0, 1.0)], 1.0, 0.5, "from 1 to 128 bytes"),
+        ([Item("é" * (MOST_ITEM_BYTES // 2) + "x", 1.0, 1.0)], 1.0, 0.5, "from 1 to 256 bytes"),
+        ([Item("", 1.0, 1.0)], 1.0, 0.5, "from 1 to 256 bytes"),
         ([Item("\ud800", 1.0, 1.0)], 1.0, 0.5, "not a text"),
         ([Item("a", float("nan"), 1.0)], 1.0, 0.5, "finite"),
         ([Item("a", 1.0, -1.0)], 1.0, 0.5, "finite"),

@@ -176,7 +176,10 @@ def test_whoever_sees_every_message_of_both_rounds_learns_one_report_at_most() -
 
 def of_batch(size: int) -> float:
     """e^epsilon of the sum of one batch, over all values of one device and of the others, in either round."""
-    recipes = [round_0(), *(one for one in (round_1((2, 0, 0, 0, 0)), round_1((0, 2, 0, 0, 0))) if one is not None)]
+    recipes = [
+        round_0(),
+        *(one for one in (round_1((2, 0, 0, 0, 0, 0)), round_1((0, 2, 0, 0, 0, 0))) if one is not None),
+    ]
     worst = 1.0
     for recipe, others in itertools.product(recipes, itertools.combinations_with_replacement(VALUES, size - 1)):
         laws = []
@@ -210,7 +213,7 @@ def test_at_every_size_the_bounds_of_a_series_hold_though_the_second_question_fo
 
 def test_a_round_outside_the_enumeration_is_no_round() -> None:
     """The recipes of the enumeration are rounds of the series, as devices check them."""
-    found = round_1((2, 0, 0, 0, 0))
+    found = round_1((2, 0, 0, 0, 0, 0))
     assert found is not None
     assert SERIES.mismatch(round_0()) is SERIES.mismatch(found) is None
     assert SERIES.mismatch(changed(found, "question.text", "Else?")) is not None

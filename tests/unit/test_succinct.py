@@ -12,9 +12,13 @@ from hypothesis import strategies as st
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.base.affine import PUBLIC_SIZE, AffineHashing, hash_of
 from tacit.methods.base.design import SampleDesign
+from tacit.recipe.candidates import TextPrefixes
+from tacit.recipe.encoder import StringEncoder
+from tacit.recipe.encoder_specs import Strings
 from tacit.succinct import supports
 from tacit.succinct.supports import Reports, count_supports
 from tacit.succinct.tree import MAX_TOP, Collected, Found, Level, others_below, search, threshold
+from tests.kit.long_texts import crash_signatures
 
 EVERYBODY = SampleDesign(1.0)
 SEEDS = st.integers(0, 2**64 - 1)
@@ -32,7 +36,7 @@ def test_the_kernel_counts_what_the_definition_counts(
     hash_bits: int, rows: list[tuple[int, int]], data: st.DataObject
 ) -> None:
     free = data.draw(st.integers(0, 5))
-    prefix_bits = data.draw(st.integers(0, 64 - free))
+    prefix_bits = data.draw(st.integers(0, 512 - free))
     prefixes = data.draw(st.lists(st.integers(0, (1 << prefix_bits) - 1), min_size=1, max_size=3))
     reports = reports_of(hash_bits, rows)
     wanted = [
@@ -71,7 +75,7 @@ def test_reports_that_would_overflow_a_spectrum_are_counted_in_parts(monkeypatch
     assert [len(part) for part in Reports(2).parts()] == [0]
 
 
-@pytest.mark.parametrize(("prefixes", "bits", "free"), [([4], 2, 3), ([0], 60, 5), ([0], 0, 21), ([-1], 2, 2)])
+@pytest.mark.parametrize(("prefixes", "bits", "free"), [([4], 2, 3), ([0], 508, 5), ([0], 0, 21), ([-1], 2, 2)])
 def test_lengths_and_prefixes_out_of_range_are_refused(prefixes: list[int], bits: int, free: int) -> None:
     with pytest.raises(ValueError, match="bits"):
         count_supports(reports_of(1, [(1, 1)]), prefixes, bits, free)
@@ -122,6 +126,36 @@ def test_planted_items_are_found_over_three_levels_with_their_numbers() -> None:
     assert [value >= least for value in estimate.values] == [True, True, True, False, False]
     assert others_below(found.first(3), method, EVERYBODY, 0.95) < 400
     assert sum(level.reports for level in found.levels) == len(items)
+
+
+def test_long_texts_that_share_their_beginnings_are_found_and_what_does_not_fit_is_counted() -> None:
+    """Eight levels; six standard errors."""
+    texts = [one for one in crash_signatures(280) if len(one) <= 16]
+    spec = Strings(kind="strings", length=16, outside="(does not fit)")
+    encoder, method = StringEncoder(spec), AffineHashing(Decimal(6), 8, spec.bits)
+    values = [texts[0]] * 900 + texts[1:] + ["x" * 17] * 700
+    items = [item for item in map(encoder.encode, values) if isinstance(item, int)]
+    reports = collected(method, items, b"crashes")
+    found = search(reports, 5, keep=16, domain=TextPrefixes(spec))
+    assert encoder.text(found.items[0]) == texts[0]
+    assert all(encoder.text(item) is not None for item in found.items), "places are for texts alone"
+    assert found.outside is not None
+    estimate, stderr = method.estimate_of_all(found.outside, len(items), EVERYBODY)
+    assert abs(estimate - 700) < 6 * stderr
+    assert Found.from_document(found.document()) == found
+    assert found.levels[-1].candidates < 16 << 16, "a text that has ended has one extension"
+
+
+@given(st.text(min_size=1, max_size=5), st.integers(1, 40), st.integers(0, 2**40 - 1))
+def test_a_domain_holds_the_prefixes_of_its_texts_and_ends_where_they_do(text: str, bits: int, any_item: int) -> None:
+    spec = Strings(kind="strings", length=5)
+    item, prefixes = StringEncoder(spec).item(text), TextPrefixes(spec)
+    if item is not None:
+        assert prefixes.holds(item >> 40 - bits, bits)
+        assert prefixes.holds(item, 40)
+        assert prefixes.ends(item >> 40 - bits, bits) == (bits // 8 > len(text.encode()))
+    assert prefixes.holds(any_item, 40) == (StringEncoder(spec).text(any_item) is not None)
+    assert not prefixes.holds(0, 8)
 
 
 def test_items_that_nobody_has_pass_the_threshold_as_rarely_as_stated() -> None:

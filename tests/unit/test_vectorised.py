@@ -7,7 +7,16 @@ from decimal import Decimal
 import numpy as np
 import pytest
 
-from infra.lab.devices.vectorised import CHUNK, REPORT_SIZE, collected, most_frequent, records, zipf_items, zipf_shares
+from infra.lab.devices.vectorised import (
+    CHUNK,
+    REPORT_SIZE,
+    collected,
+    most_frequent,
+    numbers_of,
+    records,
+    zipf_items,
+    zipf_shares,
+)
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.base.affine import AffineHashing
 from tacit.methods.packing import HashPacking
@@ -27,15 +36,19 @@ class Bytes:
         return self._text[self._at - size : self._at]
 
 
-@pytest.mark.parametrize(("epsilon", "hash_bits", "bits"), [("1", 2, 32), ("0.1", 1, 64), ("4", 6, 33), ("8", 8, 7)])
+@pytest.mark.parametrize(
+    ("epsilon", "hash_bits", "bits"),
+    [("1", 2, 32), ("0.1", 1, 64), ("4", 6, 33), ("8", 8, 7), ("2", 3, 129), ("4", 6, 512)],
+)
 def test_from_the_same_bytes_come_the_same_reports(epsilon: str, hash_bits: int, bits: int) -> None:
     method = AffineHashing(Decimal(epsilon), hash_bits, bits)
     random = np.random.default_rng(bits)
-    items = random.integers(0, (1 << bits) - 1, DEVICES, dtype=np.uint64, endpoint=True)
+    items = zipf_items(random, DEVICES, min(DEVICES, 1 << bits), 0.1, bits)
     drawn = SeededEntropy(b"devices")(REPORT_SIZE * DEVICES)
     together, entropy, one_by_one = collected(method, items, Bytes(drawn)), Bytes(drawn), Collected(method)
     packing, payloads = HashPacking(method.cells), b""
-    for item in items.tolist():
+    for item in numbers_of(items):
+        assert item >> bits == 0
         public, value = method.randomise(item, entropy)
         one_by_one.add(packing.pack([public, value]))
         payloads += packing.pack([public, value])
@@ -53,6 +66,9 @@ def test_more_devices_than_are_drawn_together_all_report() -> None:
 def test_a_population_has_as_many_items_as_asked_and_the_shares_fall_as_a_power() -> None:
     shares = zipf_shares(4, 2.0)
     assert shares * 205 / 144 == pytest.approx([1, 1 / 4, 1 / 9, 1 / 16])
+    long = zipf_items(np.random.default_rng(2), 10_000, 5, 1.0, 512)
+    assert len({item for item in numbers_of(long) if item >> 500}) == 5
+    assert most_frequent(long, 1) == [max(numbers_of(long), key=numbers_of(long[:500]).count)]
     items = zipf_items(np.random.default_rng(2), 10_000, 5, 1.0, 40)
     assert len(set(items.tolist())) == 5
     assert max(items.tolist()) < 1 << 40

@@ -30,7 +30,8 @@ FLAGS = (
     "epsilon", "delta", "min_batch_size", "randomizer", "statistic", "mechanism", "low", "high", "unit", "length",
     "norm", "proof",
     "aggregator_flips", "importance_default", "importance_rate", "non_default_share", "dummies", "dummy_epsilon",
-    "other_label", "missing", "missing_label", "attested_devices", "target", "start", "duration", "epoch", "slot",
+    "other_label", "outside_label", "missing", "missing_label", "attested_devices", "target", "start", "duration",
+    "epoch", "slot",
     "close", "model", "event", "steps", "step_seconds", "most", "watch_start",
 )  # fmt: skip
 """The flags that fill a survey, as in ``tacit recipe new``."""

@@ -70,7 +70,8 @@ LeafOrRecipe = Annotated[
     "epsilon", "delta", "max_epsilon0", "min_batch_size", "randomizer", "statistic", "mechanism", "low", "high",
     "unit", "length", "norm", "proof",
     "aggregator_flips", "importance_default", "importance_rate", "non_default_share", "dummies", "dummy_epsilon",
-    "other_label", "missing", "missing_label", "attested_devices", "target", "start", "duration", "epoch", "slot",
+    "other_label", "outside_label", "missing", "missing_label", "attested_devices", "target", "start", "duration",
+    "epoch", "slot",
     "close", "model", "through", "dap_version", "event", "steps", "step_seconds", "most", "watch_start",
 )  # fmt: skip
 def new(

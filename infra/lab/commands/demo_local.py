@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from infra.lab.commands.demo_played import played
 from infra.views.terminal import notes
+from tacit.methods.base.statistics import MAX_SYMBOLS_OF_ITEM
+from tacit.methods.paper.code import MAX_BITS
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from infra.lab.demo.results.result import DemoResult
+    from infra.lab.demo.texts_run import TextsRun
     from infra.lab.demo.words import Texts
 
 DEFAULT_EPSILON, MOST_EPSILON = {"tree": "4", "paper": "8"}, "8"
 """By the engine that searches the reports."""
 DEFAULT_TOP = 20
 TREE = "tree"
+MOST_BYTES = {TREE: MAX_SYMBOLS_OF_ITEM, "paper": MAX_BITS // 8}
+"""Of a text, by the engine."""
+FITTING = 0.95
+"""The share of the texts that a proposed domain holds."""
 
 
 def local(
@@ -44,23 +55,29 @@ def local(
     wanted = epsilon_of(epsilon, DEFAULT_EPSILON[chosen], MOST_EPSILON)
     if input_file is None and column is not None:
         raise typer.BadParameter("--column goes with --input")
-    texts = load_wordfreq(devices) if input_file is None else load_texts(input_file, column, devices, no_value)
-    if chosen != TREE:
-        texts = _of_their_length(texts)
+    if input_file is None:
+        texts = load_wordfreq(devices)
+    else:
+        texts = _of_their_length(load_texts(input_file, column, devices, no_value), MOST_BYTES[chosen])
     played(
-        lambda folder, stages: LocalRun(texts, wanted, top or DEFAULT_TOP, chosen, folder, stages).run(),
+        lambda folder, stages: begun(LocalRun(texts, wanted, top or DEFAULT_TOP, chosen, folder, stages)),
         out,
         json_output=json_output,
     )
 
 
-def _of_their_length(texts: Texts) -> Texts:
-    """The texts in the smallest domain that holds them all: the paper's histogram finds little in a larger one. A real
-    recipe states its length before any device is asked."""
-    longest = max(len(value.encode()) for value in texts.values)
-    length = max(1, min(longest, int(texts.encoder["length"])))
-    if "alphabet" in texts.encoder or length == texts.encoder["length"]:
-        return texts
+def begun(run: TextsRun) -> Coroutine[Any, Any, DemoResult]:
+    """The run, of which is told beforehand what is to be known."""
+    for words in run.notes:
+        notes().print(words, style="yellow", highlight=False, markup=False, soft_wrap=True)
+    return run.run()
+
+
+def _of_their_length(texts: Texts, most: int) -> Texts:
+    """The texts in the smallest domain, of up to ``most`` bytes, that holds nearly all of them: more is found in a
+    smaller one, and what does not fit is counted. A real recipe states its length before any device is asked."""
+    sizes = sorted(len(value.encode()) for value in texts.values if value.strip())
+    length = max(1, min(most, sizes[math.ceil(FITTING * len(sizes)) - 1]))
     notes().print(f"proposed from the file: texts of up to {length} bytes", style="yellow")
     return replace(texts, encoder={**texts.encoder, "length": length})
 

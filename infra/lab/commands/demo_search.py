@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from infra.lab.commands.demo_local import DEFAULT_TOP, epsilon_of
+from infra.lab.commands.demo_local import DEFAULT_TOP, FITTING, begun, epsilon_of
 from infra.lab.commands.demo_played import played
 from infra.views.terminal import notes
 
@@ -21,9 +22,8 @@ DEFAULT_EPSILON, MOST_EPSILON = "2", "4"
 """What a release may tell an aggregator that works with the relay."""
 DEFAULT_DEVICES, WORD_LENGTH = 50_000, 4
 """Of built-in words; the most frequent ones are short, and four letters take three rounds."""
-ALPHABETS, FITTING = (31, 63), 0.95
-"""Characters of which an alphabet may consist, and the share of texts that it must spell to be proposed: 5 or 6 bits
-for a character are fewer rounds than 8."""
+ALPHABETS = (31, 63)
+"""Characters of which an alphabet may consist: 5 or 6 bits for a character are fewer rounds than 8."""
 
 
 def heavy_hitters(
@@ -55,7 +55,7 @@ def heavy_hitters(
     )
     notes().print(words, highlight=False, style="dim", soft_wrap=True)
     played(
-        lambda folder, stages: SearchRun(texts, wanted, top or DEFAULT_TOP, folder, stages).run(),
+        lambda folder, stages: begun(SearchRun(texts, wanted, top or DEFAULT_TOP, folder, stages)),
         out,
         json_output=json_output,
     )
@@ -63,15 +63,34 @@ def heavy_hitters(
 
 def in_few_bits(texts: Texts) -> Texts:
     """The texts in a domain that needs few rounds: with the alphabet of their most frequent characters, if that spells
-    most of them, and no longer than they are. A real recipe states both before any device is asked."""
+    most of them, and no longer than most of them are, or than fits into the rounds of a demo. A real recipe states both
+    before any device is asked."""
+    from infra.lab.demo.search_run import MOST_ROUNDS
+
+    def within(encoder: dict[str, Any], sizes: list[int]) -> dict[str, Any]:
+        length = max(1, sizes[math.ceil(FITTING * len(sizes)) - 1])
+        while length > 1 and len(levels_of({**encoder, "length": length})) > MOST_ROUNDS:
+            length -= 1
+        return {**encoder, "length": length}
+
     given = [value for value in texts.values if value.strip()]
     frequent = [character for character, _ in Counter("".join(given)).most_common(max(ALPHABETS))]
     for size in ALPHABETS:
         alphabet = "".join(sorted(frequent[:size]))
         if sum(set(value) <= set(alphabet) for value in given) >= FITTING * len(given):
-            longest = max(map(len, given))
-            length = min(longest, int(texts.encoder["length"]))
-            words = f"proposed from the file: texts of up to {length} of the {len(alphabet)} characters {alphabet!r}"
-            notes().print(words, style="yellow", highlight=False, markup=False, soft_wrap=True)
-            return replace(texts, encoder={**texts.encoder, "length": length, "alphabet": alphabet})
-    return texts
+            encoder = within({**texts.encoder, "alphabet": alphabet}, sorted(map(len, given)))
+            words = f"texts of up to {encoder['length']} of the {len(alphabet)} characters {alphabet!r}"
+            break
+    else:
+        encoder = within(texts.encoder, sorted(len(value.encode()) for value in given))
+        words = f"texts of up to {encoder['length']} bytes"
+    notes().print(f"proposed from the file: {words}", style="yellow", highlight=False, markup=False, soft_wrap=True)
+    return replace(texts, encoder=encoder)
+
+
+def levels_of(encoder: dict[str, Any]) -> tuple[int, ...]:
+    """The bits of prefixes in the rounds that a search of this domain takes."""
+    from tacit.recipe.candidates import asked_prefixes
+    from tacit.recipe.encoder_specs import PrefixSearch
+
+    return asked_prefixes(PrefixSearch.model_validate({**encoder, "kind": "prefixes"}), None).levels

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any, ClassVar
 
 from infra.lab.demo.results.local_result import LocalResult
@@ -15,12 +16,14 @@ from infra.lab.demo.results.result import DemoResult
 from infra.lab.demo.results.view import Stages
 from infra.lab.demo.run import rate_of
 from infra.lab.demo.staging import MAIN_SLOT
-from infra.lab.demo.texts_run import TextsRun
+from infra.lab.demo.texts_run import Expected, TextsRun
 from infra.lab.demo.words import Texts
 from tacit.methods.registry import METHODS
 from tacit.models.local.form import Local
 from tacit.models.one_server import ANALYZER
+from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.model import Recipe
+from tacit.succinct.engines import engine_of
 
 MOST_CONTRIBUTIONS = 15_000
 """At most about so many devices take part: the more devices, the lower the sampling rate."""
@@ -38,11 +41,24 @@ class LocalRun(TextsRun):
         # few devices hide little in each other: a release may tell as much as the analyzer learns anyway
         self._release_cap = f"{max(epsilon, Decimal(1)):f}"
         super().__init__(texts, epsilon, top, state_dir, stages, (ANALYZER,))
+        self._require_enough(self._expected)
 
     # Pieces
 
+    def _expected(self, number: int, most: float) -> Expected | None:
+        recipe = self._planned(number)
+        engine = engine_of(randomizer_of(recipe))
+        if engine is None:
+            return None
+        listed_from, stderr = engine.expected(number * float(recipe.rate), design_of(recipe))
+        return Expected(listed_from, NormalDist().cdf((most - listed_from) / stderr))
+
     def _main_recipe(self) -> Recipe:
-        number, most = len(self._texts.values), min(MOST_CONTRIBUTIONS, self._method.MOST_PLANNED)
+        return self._planned(len(self._texts.values))
+
+    def _planned(self, number: int) -> Recipe:
+        """The recipe for so many devices."""
+        most = min(MOST_CONTRIBUTIONS, self._method.MOST_PLANNED)
         return self._proposed(
             name="demo",
             text=self._dataset.question.text,

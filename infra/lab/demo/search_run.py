@@ -7,10 +7,12 @@ part in one round at most. The rounds follow each other in one simulated day, wi
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable
 from decimal import ROUND_UP, Decimal
 from pathlib import Path
+from statistics import NormalDist
 from typing import Any
 
 from client_agent.deciding import Deps as AgentDeps
@@ -25,10 +27,11 @@ from infra.lab.demo.results.view import Stages
 from infra.lab.demo.run import MOST_AGENTS
 from infra.lab.demo.series_run import SeriesRun
 from infra.lab.demo.staging import DAY, HOUR, Recipes, recipe_summary
-from infra.lab.demo.texts_run import TextsRun
+from infra.lab.demo.texts_run import Expected, TextsRun
 from infra.lab.demo.words import Texts
 from infra.lab.kit.patience import PatientTransport
 from tacit.errors import Refusal, UsageError
+from tacit.operations.design_rounds import expected_levels
 from tacit.operations.prefix_rounds import Progress, progress, searched
 from tacit.ports import Transport
 from tacit.recipe.candidates import asked_prefixes, candidates_of
@@ -44,6 +47,9 @@ MOST_CONTRIBUTIONS = 8_000
 AGENTS_OF_A_CROWD = 60
 PAUSE = HOUR // 2
 """Simulated seconds between two rounds."""
+FIRST = 8 * HOUR
+MOST_ROUNDS = (DAY - FIRST + PAUSE) // (HOUR + PAUSE)
+"""So many fit into a day."""
 
 
 class SearchRun(SeriesRun, TextsRun):
@@ -58,11 +64,12 @@ class SearchRun(SeriesRun, TextsRun):
         domain = {name: value for name, value in texts.encoder.items() if name != "kind"}
         self._spec = asked_prefixes(PrefixSearch.model_validate({"kind": "prefixes", **domain}), NO_VALUE)
         self._rounds = len(self._spec.levels)
-        if 8 * HOUR + self._rounds * HOUR + (self._rounds - 1) * PAUSE > DAY:
+        if self._rounds > MOST_ROUNDS:
             raise UsageError(f"{self._spec.bits} bits take {self._rounds} rounds, more than fit into a day")
         super().__init__(texts, epsilon, top, state_dir, stages, ("leader", "helper"))
         self._agents = min(self._agents, AGENTS_OF_A_CROWD if len(texts.values) > MOST_AGENTS else MOST_AGENTS)
-        self.series = self._planned()
+        self.series = self._planned(len(texts.values))
+        self._require_enough(self._expected)
 
     async def run(self) -> SearchResult:
         """Everything, from empty folders to the ranking."""
@@ -135,9 +142,20 @@ class SearchRun(SeriesRun, TextsRun):
 
     # Pieces
 
-    def _planned(self) -> Series:
-        """The series of all rounds. Raises ``UsageError`` where there are too few devices for them."""
-        number, rounds = len(self._texts.values), self._rounds
+    def _expected(self, number: int, most: float) -> Expected | None:
+        try:
+            levels = expected_levels(self._planned(number), number)
+        except UsageError:
+            return None
+        share = most / number
+        chances = [
+            NormalDist(share, one.stderr(one.expected(share))).cdf(2 * share - one.share(one.least)) for one in levels
+        ]
+        return Expected(number * max(one.share(one.least) for one in levels), math.prod(chances))
+
+    def _planned(self, number: int) -> Series:
+        """The series of all rounds for so many devices. Raises ``UsageError`` where they are too few for them."""
+        rounds = self._rounds
         share = min(1.0, MOST_CONTRIBUTIONS / number)
         each = min(1.0, rounds * (1 - (1 - share) ** (1 / rounds)))
         recipe = self._proposed(

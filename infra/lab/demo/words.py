@@ -22,7 +22,7 @@ from tacit.errors import UsageError
 
 MIN_DEVICES, DEFAULT_DEVICES, MAX_DEVICES = 1_000, 20_000, 100_000
 LETTERS = "abcdefghijklmnopqrstuvwxyz'"
-WORD_LENGTH, BYTES = 6, 8
+WORD_LENGTH, BYTES = 6, 64
 WORDFREQ = "English words, drawn by how often they are used (wordfreq)"
 
 

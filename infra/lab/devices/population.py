@@ -28,6 +28,7 @@ Data: TypeAlias = NDArray[Any]
 """An array with one row per device."""
 MAX_CATEGORIES = 1 << 20
 DEFAULT_EXPONENT = 1.0
+_LARGEST = (1 << 64) - 1
 
 
 class Population(Protocol):
@@ -166,10 +167,12 @@ class ListedNumbers(_Numbers):
 
 @dataclass(frozen=True)
 class ListedAnswers:
-    """One encoded answer per row; device i has row i modulo the number of rows."""
+    """One encoded answer per row; device i has row i modulo the number of rows. ``items``: where answers are longer
+    than a number of an array, all that there are; rows are then their places."""
 
     label: str
     rows: Data = field(repr=False)
+    items: tuple[int, ...] = field(default=(), repr=False)
 
     @property
     def width(self) -> int:
@@ -182,7 +185,8 @@ class ListedAnswers:
 
     def answers(self, data: Data) -> list[Answer | None]:
         """The listed answers, which were encoded when they were read."""
-        return _plain(data)
+        found = _plain(data)
+        return [self.items[one] if isinstance(one, int) else one for one in found] if self.items else found
 
     def numbers(self, _data: Data) -> None:
         """None, because the list holds answers, not numbers."""
@@ -231,11 +235,16 @@ def listed_population(label: str, answers: Sequence[Answer | None]) -> ListedAns
     given = [answer for answer in answers if answer is not None]
     if not given:
         raise UsageError(f"{label}: holds no device with a value")
+    items: tuple[int, ...] = ()
+    if any(isinstance(answer, int) and answer >= _LARGEST for answer in given):
+        items = tuple(sorted({answer for answer in given if isinstance(answer, int)}))
+        places = {item: place for place, item in enumerate(items)}
+        given = [places[answer] for answer in given if isinstance(answer, int)]
     known = np.asarray(given, dtype=np.uint64)
     kind = np.dtype(np.uint16 if known.max() < np.iinfo(np.uint16).max else np.uint64)
     rows = np.full((len(answers), *known.shape[1:]), nothing(kind), dtype=kind)
     rows[[answer is not None for answer in answers]] = known
-    return ListedAnswers(label, rows)
+    return ListedAnswers(label, rows, items)
 
 
 def listed_numbers(label: str, question: Question, cells: Sequence[str]) -> ListedNumbers:

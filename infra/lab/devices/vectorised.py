@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.methods.base.affine import PUBLIC_SIZE, AffineHashing
+from tacit.methods.base.affine import PUBLIC_SIZE, WORD_BITS, AffineHashing
 from tacit.methods.base.draws import BYTES
 from tacit.succinct.tree import Collected
 
@@ -22,7 +22,8 @@ REPORT_SIZE = PUBLIC_SIZE + 2 * BYTES
 CHUNK = 100_000
 """Devices that are drawn together: 5 MB of random bytes."""
 Words = NDArray[np.uint64]
-_HALF = (1 << 64) - 1
+"""Numbers of 64 bits. Items of more bits are rows of such words, the lowest one first."""
+_ALL = (1 << WORD_BITS) - 1
 _STEP, _FIRST, _SECOND = (np.uint64(one) for one in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
@@ -34,14 +35,26 @@ def zipf_shares(items: int, exponent: float) -> NDArray[np.float64]:
 
 def zipf_items(random: np.random.Generator, devices: int, items: int, exponent: float, bits: int) -> Words:
     """The item of each device: one of ``items`` different items of ``bits`` bits, which are random themselves."""
-    names = random.choice(1 << bits, items, replace=False).astype(np.uint64)
+    if bits < WORD_BITS:
+        names = random.choice(1 << bits, items, replace=False).astype(np.uint64)
+    else:  # so many bits are different by chance
+        full = np.uint64(_ALL >> -bits % WORD_BITS)
+        names = random.integers(0, _ALL, (items, -(-bits // WORD_BITS)), np.uint64, endpoint=True)
+        names[:, -1] &= full
     ranks = random.choice(items, devices, p=zipf_shares(items, exponent))
     return names[ranks]
 
 
+def numbers_of(items: Words) -> list[int]:
+    """Each item as one number."""
+    size = 8 * items.reshape(len(items), -1).shape[1]
+    data = np.ascontiguousarray(items).astype("<u8").tobytes()
+    return [int.from_bytes(data[at : at + size], "little") for at in range(0, len(data), size)]
+
+
 def most_frequent(items: Words, top: int) -> list[int]:
     """The ``top`` most frequent items, the most frequent one first."""
-    return [item for item, _ in Counter(items.tolist()).most_common(top)]
+    return [item for item, _ in Counter(numbers_of(items)).most_common(top)]
 
 
 def collected(method: AffineHashing, items: Words, entropy: Callable[[int], bytes]) -> Collected:
@@ -79,10 +92,13 @@ def _drawn(
 
 def _values(method: AffineHashing, items: Words, words: Words) -> Words:
     seeds, level_word, keep_high, keep_low, other_high, other_low = words.T
-    lengths = np.array(method.levels, dtype=np.uint64)[_levels(level_word, len(method.levels))]
-    hashed = _hashes(seeds, items >> (np.uint64(method.bits) - lengths), method.hash_bits)
+    levels, hashed = _levels(level_word, len(method.levels)), np.empty(len(words), np.uint64)
+    for at, length in enumerate(method.levels):
+        mine = levels == at
+        prefixes = _shifted(items.reshape(len(items), -1)[mine], method.bits - length)
+        hashed[mine] = _hashes(seeds[mine], prefixes, method.hash_bits)
     keep = int(method.thresholds()["keep_threshold"], 16)
-    high, low = np.uint64(keep >> 64), np.uint64(keep & _HALF)
+    high, low = np.uint64(keep >> 64), np.uint64(keep & _ALL)
     kept = (keep_high < high) | ((keep_high == high) & (keep_low < low))
     bound, rest = np.uint64(method.values - 1), np.uint64((1 << 64) % (method.values - 1))
     other = ((other_high % bound) * rest + other_low % bound) % bound
@@ -95,6 +111,17 @@ def _levels(words: Words, levels: int) -> Words:
     return found
 
 
+def _shifted(items: Words, bits: int) -> Words:
+    """Rows of words as they are with their lowest ``bits`` bits left out."""
+    whole, rest = divmod(bits, WORD_BITS)
+    found = items[:, whole:]
+    if not rest:
+        return found
+    above = np.zeros_like(found)
+    above[:, :-1] = found[:, 1:]
+    return (found >> np.uint64(rest)) | (above << np.uint64(WORD_BITS - rest))
+
+
 def _scaled(words: Words, count: int) -> Words:
     """``words * count / 2^64``, rounded down, for a count below 2^32."""
     half, factor = np.uint64(32), np.uint64(count)
@@ -103,17 +130,19 @@ def _scaled(words: Words, count: int) -> Words:
 
 
 def _hashes(seeds: Words, prefixes: Words, hash_bits: int) -> Words:
-    """As ``tacit.methods.base.affine.hash_of``, for each seed and prefix."""
+    """As ``tacit.methods.base.affine.hash_of``, for each seed and prefix, a row of words."""
     found = _word(seeds, hash_bits + 1) & np.uint64((1 << hash_bits) - 1)
-    for at in range(hash_bits):
-        parity = np.bitwise_count(_word(seeds, at + 1) & prefixes).astype(np.uint64) & np.uint64(1)
-        found ^= parity << np.uint64(at)
+    for place in range(prefixes.shape[1]):
+        for at in range(hash_bits):
+            row = _word(seeds, place * (hash_bits + 1) + at + 1)
+            parity = np.bitwise_count(row & prefixes[:, place]).astype(np.uint64) & np.uint64(1)
+            found ^= parity << np.uint64(at)
     return found
 
 
 def _word(seeds: Words, at: int) -> Words:
     """The word number ``at``, from 1, that follows from each seed (``tacit.methods.base.affine.words``)."""
-    word = seeds + np.uint64(at * int(_STEP) & _HALF)
+    word = seeds + np.uint64(at * int(_STEP) & _ALL)
     word = (word ^ (word >> np.uint64(30))) * _FIRST
     word = (word ^ (word >> np.uint64(27))) * _SECOND
     return word ^ (word >> np.uint64(31))

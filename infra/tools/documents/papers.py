@@ -79,7 +79,7 @@ class RankedItem(Open):
     """An answer that was found, with its estimate and standard error."""
 
     item: str = Field(min_length=1, max_length=MOST_ITEM_BYTES)
-    """At most 128 bytes of UTF-8, of any characters."""
+    """At most 256 bytes of UTF-8, of any characters."""
     estimate: float
     stderr: float = Field(ge=0)
 
@@ -99,12 +99,21 @@ class RankedThreshold(Strict):
     false_positive_rate: float = Field(gt=0, le=1)
 
 
+class RankedOutside(Strict):
+    """How many devices have a text that the question's domain does not hold: an estimate with its standard error."""
+
+    estimate: float
+    stderr: float = Field(ge=0)
+
+
 class RankedMember(Strict):
-    """The answers that were found among more than can be listed, in falling order of their estimates."""
+    """The answers that were found among more than can be listed, in falling order of their estimates. ``outside`` is
+    absent where texts outside the domain are not counted."""
 
     items: list[RankedItem] = Field(max_length=MOST_ITEMS)
     rest: RankedRest
     threshold: RankedThreshold
+    outside: RankedOutside | None = None
 
 
 class AskedDevices(Strict):

@@ -110,7 +110,7 @@ GROUPS: Final = (
     _group(
         "Name and answers",
         "Named after the metric. Devices without a value are counted separately if answers are categories.",
-        "name", "missing", "encoder.missing", "encoder.other",
+        "name", "missing", "encoder.missing", "encoder.other", "encoder.outside",
     ),
     _group(
         "Who takes part",

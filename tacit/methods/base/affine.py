@@ -1,4 +1,4 @@
-"""Local hashing with affine hash functions: one report of k bits about a string of up to 64 bits.
+"""Local hashing with affine hash functions: one report of k bits about a string of up to 512 bits.
 
 Theory. Optimised local hashing (T. Wang, J. Blocki, N. Li, S. Jha, "Locally Differentially Private Protocols for
 Frequency Estimation", USENIX Security 2017) hashes the item x to one of g values with a hash function of the device's
@@ -33,6 +33,7 @@ from tacit.ports import Entropy
 
 MAX_HASH_BITS = 8
 SEED_SIZE = 8
+WORD_BITS = 64
 PUBLIC_SIZE = 16
 """Bytes of public randomness of a report: eight for the hash function, eight for the level."""
 WIDEST_STEP = 16
@@ -54,16 +55,26 @@ def words(seed: int, count: int) -> list[int]:
     return found
 
 
+def rows_of(seed: int, bits: int, hash_bits: int) -> tuple[list[int], int]:
+    """The rows of the hash function of ``seed`` for items of ``bits`` bits, and its offset. Of the ``hash_bits`` + 1
+    words that come next, the first ``hash_bits`` are the 64 bits more of each row, from the lowest bits on; the last
+    word of the first such group is the offset."""
+    group = hash_bits + 1
+    drawn = words(seed, group * max(1, -(-bits // WORD_BITS)))
+    parts = [drawn[at : at + hash_bits] for at in range(0, len(drawn), group)]
+    rows = [sum(word << WORD_BITS * at for at, word in enumerate(row)) for row in zip(*parts, strict=True)]
+    return rows, drawn[hash_bits] & ((1 << hash_bits) - 1)
+
+
 def hash_of(seed: int, item: int, hash_bits: int) -> int:
     """The hash of ``item`` under the function of ``seed``: bit i is the parity of row i and the item, plus bit i of the
-    offset. The rows are the first words of the seed, the offset is the next one."""
-    *rows, offset = words(seed, hash_bits + 1)
-    found = sum(((row & item).bit_count() & 1) << at for at, row in enumerate(rows))
-    return found ^ (offset & ((1 << hash_bits) - 1))
+    offset."""
+    rows, offset = rows_of(seed, item.bit_length(), hash_bits)
+    return offset ^ sum(((row & item).bit_count() & 1) << at for at, row in enumerate(rows))
 
 
 def levels_of(bits: int) -> tuple[int, ...]:
-    """The prefix lengths of a domain of ``bits`` bits (1 to 64): as few steps of at most 16 bits as possible, all as
+    """The prefix lengths of a domain of ``bits`` bits (1 to 512): as few steps of at most 16 bits as possible, all as
     equal as possible."""
     if not 1 <= bits <= MAX_ITEM_BITS:
         raise ValueError(f"items must have 1 to {MAX_ITEM_BITS} bits")
@@ -89,7 +100,7 @@ def share_of_last(levels: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class AffineHashing(LocalMethod):
-    """Reports k bits about a prefix of the item. ``hash_bits``: k, 1 to 8; ``bits``: of an item, 1 to 64."""
+    """Reports k bits about a prefix of the item. ``hash_bits``: k, 1 to 8; ``bits``: of an item, 1 to 512."""
 
     NAME = "affine"
     MEMBERS = ("epsilon0",)
@@ -184,8 +195,11 @@ class AffineHashing(LocalMethod):
 
     def _model(self, design: SampleDesign) -> CellModel:
         """The supports of items at the last level: a device reports at that level with its share of the rate."""
+        return self._of_rate(design.rate * share_of_last(len(self.levels)))
+
+    def _of_rate(self, rate: float) -> CellModel:
         hit, share = float(self.output_probabilities()[0]), 1 / self.values
-        return CellModel(hit, share, SampleDesign(design.rate * share_of_last(len(self.levels))), dummy=share)
+        return CellModel(hit, share, SampleDesign(rate), dummy=share)
 
     def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
         """Nothing, whatever the design: a dummy supports all items alike."""
@@ -194,10 +208,22 @@ class AffineHashing(LocalMethod):
     def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
         """Population counts of items, from the numbers of the last level's n reports that support each.
         ``ValueError`` for numbers outside 0 to n."""
-        if n < 1 or any(not 0 <= count <= n for count in counts):
-            raise ValueError("supports must lie between 0 and the number of reports")
+        _check_supports(counts, n)
         return self._model(design).estimate(counts, n)
+
+    def estimate_of_all(self, count: int, n: int, design: SampleDesign) -> tuple[float, float]:
+        """The population count of one item and its standard error, from how many of the n reports of *all* levels
+        support its prefixes, if no other item that a device may have begins with any of them. ``ValueError`` for a
+        number outside 0 to n."""
+        _check_supports((count,), n)
+        found = self._of_rate(design.rate).estimate((count,), n)
+        return found.values[0], found.stderrs[0]
 
     def thresholds(self) -> dict[str, Any]:
         """The threshold below which a draw keeps the hash."""
         return {"keep_threshold": hex_threshold(self._keep)}
+
+
+def _check_supports(counts: Sequence[int], n: int) -> None:
+    if n < 1 or any(not 0 <= count <= n for count in counts):
+        raise ValueError("supports must lie between 0 and the number of reports")

@@ -14,8 +14,10 @@ MAX_OCCURRENCES = 256
 """
 
 
-MAX_ITEM_BITS = 64
-"""Most bits of an item of a large domain."""
+MAX_ITEM_BITS = 512
+"""Most bits of an item of a large domain: a text of 64 bytes."""
+MAX_SYMBOLS_OF_ITEM = 64
+"""Most symbols of such an item."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ class Shape:
     high: int | Fraction = 1
     unit: int | Fraction = 1
     norm: int | Fraction | None = None
-    item_bits: int = MAX_ITEM_BITS
+    item_bits: int = 64
 
     @property
     def maximum(self) -> int:

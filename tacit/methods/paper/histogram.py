@@ -24,8 +24,9 @@ from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.draws import ONE, epsilon0_from, hex_threshold
 from tacit.methods.base.estimate import CellModel, Estimate
 from tacit.methods.base.method import Draws, LocalMethod, Members
-from tacit.methods.base.statistics import MAX_ITEM_BITS, Shape
+from tacit.methods.base.statistics import Shape
 from tacit.methods.paper.channels import PublicComponents, SuccinctHistogram
+from tacit.methods.paper.code import MAX_BITS
 from tacit.methods.paper.one_bit import OneBit
 from tacit.ports import Entropy
 
@@ -54,12 +55,17 @@ class PaperHistogram(LocalMethod):
         "u = 16 bytes; d < the threshold of u without an item: 1; else 0",
     )
 
-    bits: int = MAX_ITEM_BITS
+    bits: int = MAX_BITS
     reports: int = MOST_REPORTS
     one_bit: OneBit[int, PublicComponents] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon0", epsilon0_from(self.epsilon0))
+        if self.bits > MAX_BITS:
+            raise ValueError(
+                f"{self.NAME} takes texts of at most {MAX_BITS} bits, not {self.bits}; take shorter texts, or "
+                "randomizer affine (engine tree)"
+            )
         histogram = SuccinctHistogram(self.epsilon0, self.bits, self.reports, BETA, SEED, exact_budget=True)
         one_bit: OneBit[int, PublicComponents] = OneBit(histogram)
         object.__setattr__(self, "one_bit", one_bit)

@@ -12,7 +12,7 @@ from tacit.models.forms import form_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of
 from tacit.recipe.encoder import encoder_of
-from tacit.recipe.encoder_specs import Buckets, Categories, EncoderSpec, Number, Occurrences, Prefixes, Vector
+from tacit.recipe.encoder_specs import Buckets, Categories, Domain, EncoderSpec, Number, Occurrences, Prefixes, Vector
 from tacit.recipe.model import Recipe
 from tacit.recipe.response import biased_by_missing, missing_adds, with_response
 from tacit.roles.collector import AggregateResult
@@ -112,8 +112,8 @@ def _outside(encoder: EncoderSpec) -> str:
         return "clipped"
     if isinstance(encoder, Buckets):
         return encoder.other or "clipped"
-    if isinstance(encoder, Prefixes):
-        return encoder.missing or "missing"
+    if isinstance(encoder, Domain):
+        return encoder.outside or (encoder.missing if isinstance(encoder, Prefixes) else None) or "missing"
     return encoder.other or "missing" if isinstance(encoder, Categories) else "missing"
 
 

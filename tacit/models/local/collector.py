@@ -10,6 +10,7 @@ from tacit.models.faces.one_server_collector import AnalyzerCollector
 from tacit.models.local.task import local_task
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder import Encoder, StringEncoder, encoder_of
+from tacit.recipe.encoder_specs import Domain
 from tacit.recipe.model import Recipe
 from tacit.roles.batches import RATE_FACTOR
 from tacit.roles.collector import AggregateResult
@@ -43,7 +44,9 @@ def ranked(recipe: Recipe, engine: Engine[Any], aggregate: AggregateResult) -> R
     rows = zip(found.items, found.estimate.values, found.estimate.stderrs, strict=True)
     texts = ((_text(encoder, item), value, stderr) for item, value, stderr in rows)
     items = tuple(Item(text, value, stderr) for text, value, stderr in texts if text is not None)
-    return Ranked(items, found.below, found.probability, found.threshold, found.false_positive_rate)
+    counted = isinstance(recipe.question.encoder, Domain) and recipe.question.encoder.outside is not None
+    outside = found.outside if counted else None
+    return Ranked(items, found.below, found.probability, found.threshold, found.false_positive_rate, outside)
 
 
 def _text(encoder: Encoder, item: int) -> str | None:

@@ -11,7 +11,9 @@ from tacit.methods.packing import Packing, packing_of
 from tacit.models.faces.server import ServerSide
 from tacit.models.local.task import local_task
 from tacit.panprivate.elgamal import PrivateKey
+from tacit.recipe.candidates import TextPrefixes
 from tacit.recipe.derive import randomizer_of
+from tacit.recipe.encoder_specs import Domain
 from tacit.recipe.model import Recipe
 from tacit.roles.analyzer import Counting, Read, Reading
 from tacit.succinct.engines import Engine, engine_of
@@ -63,5 +65,6 @@ class LocalServer(ServerSide):
         del key
         method = randomizer_of(recipe)
         packing = packing_of(method)
-        engine = engine_of(method)
+        spec = recipe.question.encoder
+        engine = engine_of(method, TextPrefixes(spec)) if isinstance(spec, Domain) else engine_of(method)
         return PackedNumbers(packing) if engine is None else HashedReports(engine, packing)

@@ -28,7 +28,7 @@ from tacit.models.form import Form
 from tacit.models.forms import FORMS, form_of
 from tacit.models.parties import SHUFFLER, Operator, Part
 from tacit.models.secure_aggregation.form import SecureAggregation
-from tacit.recipe.candidates import asked_prefixes
+from tacit.recipe.candidates import OUTSIDE_LABEL, asked_prefixes
 from tacit.recipe.derive import shape_of
 from tacit.recipe.encoder_specs import (
     AnyEncoder,
@@ -38,6 +38,7 @@ from tacit.recipe.encoder_specs import (
     Categories,
     Cells,
     PrefixSearch,
+    Strings,
     Watched,
 )
 from tacit.recipe.fields import filled, parse_file, wrong
@@ -372,6 +373,8 @@ class Survey(Part):
         their own in a histogram, no in a count."""
         if isinstance(encoder, PrefixSearch):
             return asked_prefixes(encoder, NO_VALUE if self.missing == CATEGORY else None)
+        if isinstance(encoder, Strings):
+            return encoder if encoder.outside else encoder.model_copy(update={"outside": OUTSIDE_LABEL})
         if isinstance(encoder, Boolean) and self.missing == CATEGORY:
             return encoder.model_copy(update={"missing": NO})
         tells = isinstance(encoder, Buckets | Categories) and self.kind.is_one_hot and self.missing == CATEGORY

@@ -15,7 +15,7 @@
 #define CLONES
 #endif
 
-enum { MAX_HASH_BITS = 8, LANES = 64, MAX_FREE_BITS = 20, BLOCK = 512, LINE = 16 };
+enum { MAX_HASH_BITS = 8, MAX_BITS = 512, WORD = 64, LANES = 64, MAX_FREE_BITS = 20, BLOCK = 512, LINE = 16 };
 
 static inline uint64_t splitmix(uint64_t seed, uint64_t at)
 {
@@ -32,6 +32,20 @@ static inline uint64_t parities(uint64_t row, const uint64_t *columns, unsigned 
     uint64_t found = 0;
     for (unsigned j = 0; j < prefix_bits; j++)
         found ^= columns[j] & -((row >> j) & 1);
+    return found;
+}
+
+/* The same for row `j` of the hash function of `seed` and items of several words, the lowest of which ends with
+ * `free_bits` bits that belong to no prefix. Word w of a row is word w (hash_bits + 1) + j + 1 of the seed. */
+static inline uint64_t row_parities(uint64_t seed, unsigned j, unsigned hash_bits, const uint64_t *columns,
+                                    unsigned prefix_bits, unsigned free_bits)
+{
+    const unsigned first = WORD - free_bits < prefix_bits ? WORD - free_bits : prefix_bits;
+    uint64_t found = parities(splitmix(seed, j + 1) >> free_bits, columns, first);
+    for (unsigned at = first, w = 1; at < prefix_bits; at += WORD, w++) {
+        const unsigned rest = prefix_bits - at < WORD ? prefix_bits - at : WORD;
+        found ^= parities(splitmix(seed, (uint64_t)w * (hash_bits + 1) + j + 1), columns + at, rest);
+    }
     return found;
 }
 
@@ -80,7 +94,8 @@ EXPORT int succinct_add(const uint64_t *seeds, const uint8_t *values, size_t rep
                         const uint64_t *columns, unsigned prefix_bits, unsigned free_bits, unsigned lanes,
                         int32_t *spectrum)
 {
-    if (!hash_bits || hash_bits > MAX_HASH_BITS || free_bits > MAX_FREE_BITS || prefix_bits + free_bits > 64 ||
+    if (!hash_bits || hash_bits > MAX_HASH_BITS || free_bits > MAX_FREE_BITS || prefix_bits > MAX_BITS ||
+        prefix_bits + free_bits > MAX_BITS ||
         (lanes != 1 && lanes != LANES))
         return 1;
     const size_t rows = (size_t)1 << free_bits, counted = lanes == 1 ? 1 : rows;
@@ -98,9 +113,8 @@ EXPORT int succinct_add(const uint64_t *seeds, const uint8_t *values, size_t rep
         uint64_t positions[MAX_HASH_BITS], signs[MAX_HASH_BITS];
         const uint64_t shift = splitmix(seeds[i], hash_bits + 1) ^ values[i];
         for (unsigned j = 0; j < hash_bits; j++) {
-            const uint64_t row = splitmix(seeds[i], j + 1);
-            positions[j] = row & (rows - 1);
-            signs[j] = parities(row >> free_bits, columns, prefix_bits) ^ -((shift >> j) & 1);
+            positions[j] = splitmix(seeds[i], j + 1) & (rows - 1);
+            signs[j] = row_parities(seeds[i], j, hash_bits, columns, prefix_bits, free_bits) ^ -((shift >> j) & 1);
         }
         add_report(positions, signs, hash_bits, lanes, spreads, spectrum, minus, visits);
     }
