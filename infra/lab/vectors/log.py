@@ -22,7 +22,8 @@ KNOWN = 3
 
 
 def log() -> dict[str, Any]:
-    """Return a log with a directory, a key set, a recipe and its opt-ins, then a second recipe with one opt-in."""
+    """Return a log with a directory, a key set, a recipe and its opt-ins, then a second recipe with one opt-in,
+    and a series that its analyst has ended."""
     people = cast()
     leaves = _leaves(people)
     tree = MemoryTree(leaf.encode() for leaf in leaves)
@@ -63,7 +64,7 @@ def _leaf(leaf: SignedLeaf, tree: MemoryTree, index: int) -> dict[str, Any]:
 def _leaves(people: Cast) -> list[SignedLeaf]:
     kit, (config, _) = people.kit, people.gateway
     first, second = (people.recipes[name] for name in ("doctor-visits", "crashed"))
-    spki = b64url(people.issuer.token_key.spki)
+    spki, series = b64url(people.issuer.token_key.spki), kit.series(slot=4)
     directory = IssuerDirectory(
         issuer="issuer.example",
         epoch=EPOCH,
@@ -85,6 +86,8 @@ def _leaves(people: Cast) -> list[SignedLeaf]:
         kit.opt_in_leaf(first, "helper"),
         kit.recipe_leaf(second),
         kit.opt_in_leaf(second, "leader"),
+        kit.series_leaf(series),
+        kit.series_end_leaf(series),
     ]
 
 
