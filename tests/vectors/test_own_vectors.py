@@ -342,11 +342,12 @@ def from_inclusion(leaf: bytes, index: int, size: int, path: list[bytes]) -> byt
 
 
 def test_the_consistency_proof_leads_to_both_roots() -> None:
-    # RFC 6962 section 2.1.2 for 3 of 7 entries: the third leaf, the fourth, the first two, the last three
-    third, fourth, first, last = (unhex(one) for one in LOG["consistency_proof"])
-    assert (LOG["known_size"], LOG["size"]) == (3, 7)
+    # RFC 6962 section 2.1.2 for 3 of 9 entries: the third leaf, the fourth, the first two, the next four, the last
+    third, fourth, first, four, last = (unhex(one) for one in LOG["consistency_proof"])
+    assert (LOG["known_size"], LOG["size"]) == (3, 9)
     assert sha256(b"\x01", first, third).hex() == LOG["known_root"]
-    assert sha256(b"\x01", sha256(b"\x01", first, sha256(b"\x01", third, fourth)), last).hex() == LOG["root"]
+    eight = sha256(b"\x01", sha256(b"\x01", first, sha256(b"\x01", third, fourth)), four)
+    assert sha256(b"\x01", eight, last).hex() == LOG["root"]
 
 
 def test_aggregate_shares_add_up_to_the_counts_from_which_the_estimate_follows() -> None:
