@@ -12,7 +12,9 @@ from tacit import media_types
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
 from tacit.service.app import read_body
+from tacit.service.documents.openapi import page_of
 from tacit.service.http.callers import CALLERS
+from tacit.service.paging import page_response
 from tacit.tokens.attestation import CHALLENGE_SIZE, Evidence
 
 ATTESTER = web.AppKey("attester", Attester)
@@ -70,8 +72,10 @@ def _token_request(text: str) -> bytes:
 
 
 async def get_issuance(request: web.Request) -> web.Response:
-    """GET /v1/issuance, with the operator's credential: counts by slot, which are kept for ever (P15)."""
+    """GET /v1/issuance?cursor=N&limit=N, with the operator's credential: a page of counts by slot, the latest first;
+    they are kept for ever (P15)."""
     request.app[CALLERS].require(request, "operator")
-    counts = await request.app[ATTESTER].issuance()
-    slots = [{"epoch": epoch, "slot": slot, **asdict(count)} for (epoch, slot), count in counts.items()]
-    return web.json_response({"slots": slots})
+    counts, (after, limit) = await request.app[ATTESTER].issuance(), page_of(request)
+    latest = sorted(counts.items(), reverse=True)[after : after + limit + 1]
+    slots = [{"epoch": epoch, "slot": slot, **asdict(count)} for (epoch, slot), count in latest]
+    return page_response("slots", slots, after, limit)

@@ -20,6 +20,7 @@ from tacit.errors import Abort, DecodeError
 from tacit.service.app import read_body
 from tacit.service.documents.openapi import page_of
 from tacit.service.http.callers import CALLERS
+from tacit.service.paging import page_response
 
 OPERATOR, ADMIN = "operator", "admin"
 """The roles of callers; both may use every resource."""
@@ -72,9 +73,11 @@ class Handlers:
         )
 
     async def list_all(self, request: web.Request) -> web.Response:
-        """GET /v1/collections: every collection, for the operator and the admin service."""
+        """GET /v1/collections?cursor=N&limit=N: a page of collections, for the operator and the admin service."""
         request.app[CALLERS].require(request, OPERATOR, ADMIN)
-        return web.json_response({"collections": [_collection(row) for row in await self._collector.collections()]})
+        after, limit = page_of(request)
+        rows = await self._collector.collections(after, limit + 1)
+        return page_response("collections", [_collection(row) for row in rows], after, limit)
 
     async def show(self, request: web.Request) -> web.Response:
         """GET /v1/collections/{id}: one collection, for the operator and the admin service."""
@@ -91,25 +94,28 @@ class Handlers:
         return web.json_response(_collection(await self._collector.show(row.id)), status=202)
 
     async def results(self, request: web.Request) -> web.Response:
-        """GET /v1/results: every release; with ``cursor`` and ``limit`` one page of them, in the order of release."""
+        """GET /v1/results?cursor=N&limit=N: a page of releases, in the order of release."""
         request.app[CALLERS].require(request, OPERATOR, ADMIN)
-        if not request.query.keys().isdisjoint({"cursor", "limit"}):
-            page, following = await self._releases.page(*page_of(request))
-            return web.json_response({"results": page, "next": None if following is None else str(following)})
-        return web.json_response({"results": await self._releases.all()})
+        return web.json_response(await self._result_page(request))
 
     async def results_of(self, request: web.Request) -> web.Response:
-        """GET /v1/results/{recipe-hash}: one recipe's releases; 404 while there is none."""
+        """GET /v1/results/{recipe-hash}?cursor=N&limit=N: a page of one recipe's releases; 404 while there is none."""
         request.app[CALLERS].require(request, OPERATOR, ADMIN)
-        found = await self._releases.all(_recipe_hash(request.match_info["recipe_hash"]))
-        if not found:
+        page = await self._result_page(request, _recipe_hash(request.match_info["recipe_hash"]))
+        if not page["results"] and "cursor" not in request.query:
             raise Abort("about:blank", "no batch of this recipe was released", status=404, title="Not Found")
-        return web.json_response({"results": found})
+        return web.json_response(page)
+
+    async def _result_page(self, request: web.Request, recipe_hash: bytes | None = None) -> dict[str, Any]:
+        page, following = await self._releases.page(*page_of(request), recipe_hash)
+        return {"results": page, "next": None if following is None else str(following)}
 
     async def recipes(self, request: web.Request) -> web.Response:
-        """GET /v1/recipes: the log's recipes, and whether each can be collected."""
+        """GET /v1/recipes?cursor=N&limit=N: a page of the log's recipes, and whether each can be collected."""
         request.app[CALLERS].require(request, OPERATOR, ADMIN)
-        return web.json_response({"recipes": [_recipe(known) for known in self._recipes.all()]})
+        after, limit = page_of(request)
+        rows = [_recipe(known) for known in self._recipes.all()[after : after + limit + 1]]
+        return page_response("recipes", rows, after, limit)
 
     async def filling(self, request: web.Request) -> web.Response:
         """GET /v1/recipes/{recipe-hash}/yield: how full the batch is, as told by its server."""

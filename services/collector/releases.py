@@ -17,16 +17,16 @@ class Releases:
     def __init__(self, store: CollectorStore) -> None:
         self._store = store
 
-    async def all(self, recipe_hash: bytes | None = None) -> list[dict[str, Any]]:
-        """The documents of every recipe, or of one."""
+    async def page(
+        self, after: int, limit: int, recipe_hash: bytes | None = None
+    ) -> tuple[list[dict[str, Any]], int | None]:
+        """At most ``limit`` documents of one recipe or of all after the first ``after``, in the order of release (fewer
+        if they are large), and the ``after`` of the next page, or None if there is none."""
         async with self._store.read() as tx:
-            return [json.loads(result.document) for result in await tx.results(recipe_hash)]
-
-    async def page(self, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
-        """At most ``limit`` documents after the first ``after``, in the order of release (fewer if they are large), and
-        the ``after`` of the next page, or None if there is none."""
-        async with self._store.read() as tx:
-            rows = await tx.released(after, limit + 1)
+            if recipe_hash is None:
+                rows = await tx.released(after, limit + 1)
+            else:
+                rows = await tx.results(recipe_hash, after, limit + 1)
         page: list[dict[str, Any]] = []
         size = 0
         for row in rows[:limit]:

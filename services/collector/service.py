@@ -124,10 +124,10 @@ class Collector:
             raise _not_found("there is no collection with this id")
         return row
 
-    async def collections(self) -> list[Collection]:
-        """All collections, in the order in which they were requested."""
+    async def collections(self, after: int, limit: int) -> list[Collection]:
+        """At most ``limit`` collections, by recipe and number, behind the first ``after``."""
         async with self._store.read() as tx:
-            return await tx.collections()
+            return await tx.collections(None, after, limit)
 
     async def step(self) -> int:
         """Advance every due collection by one exchange; returns how many changed their state. In the background, polls

@@ -23,9 +23,12 @@ class CollectorTx(SqlLeavesTx):
         self.connection = connection
         self.log_tables = LOG
 
-    async def collections(self, recipe_hash: bytes | None = None) -> list[Collection]:
-        """Every collection, or those of one recipe, in the order in which they were requested."""
+    async def collections(
+        self, recipe_hash: bytes | None = None, after: int = 0, limit: int | None = None
+    ) -> list[Collection]:
+        """Collections, or those of one recipe, by recipe and number: at most ``limit``, behind the first ``after``."""
         query = sa.select(COLLECTIONS).order_by(COLLECTIONS.c.recipe_hash, COLLECTIONS.c.number)
+        query = query.offset(after).limit(limit)
         if recipe_hash is not None:
             query = query.where(COLLECTIONS.c.recipe_hash == recipe_hash)
         return _collections(await self.connection.execute(query))
@@ -66,11 +69,10 @@ class CollectorTx(SqlLeavesTx):
         await self.connection.execute(sa.insert(RESULTS).values(asdict(result)))
         await self.connection.execute(sa.insert(RELEASES).values(place=last + 1, collection=result.collection))
 
-    async def results(self, recipe_hash: bytes | None = None) -> list[Result]:
-        """Every release, or those of one recipe, in order."""
-        query = sa.select(RESULTS).order_by(RESULTS.c.recipe_hash, RESULTS.c.number)
-        if recipe_hash is not None:
-            query = query.where(RESULTS.c.recipe_hash == recipe_hash)
+    async def results(self, recipe_hash: bytes, after: int = 0, limit: int | None = None) -> list[Result]:
+        """A recipe's releases in order: at most ``limit``, behind the first ``after``."""
+        query = sa.select(RESULTS).where(RESULTS.c.recipe_hash == recipe_hash).order_by(RESULTS.c.number)
+        query = query.offset(after).limit(limit)
         return [Result(*row) for row in await self.connection.execute(query)]
 
     async def released(self, after: int, limit: int) -> list[Result]:

@@ -21,8 +21,10 @@ from tacit.errors import Abort, DapAbort, DapProblem
 from tacit.messages import AggregationJobContinueReq
 from tacit.messages.framing import decode_framed
 from tacit.roles.aggregator import Party
+from tacit.service.documents.openapi import page_of
 from tacit.service.http.callers import CALLERS
 from tacit.service.http.limits import ByteBudget
+from tacit.service.paging import page_response
 from tacit.version import DAP_18, DapVersion
 
 _RESPONSE = "aggregation-job-resp"
@@ -166,9 +168,10 @@ class Handlers:
         return web.json_response(await self._helper.status(party))
 
     async def recipes(self, request: web.Request) -> web.Response:
-        """GET /v1/recipes: the recipes of this service, with their counts."""
+        """GET /v1/recipes?cursor=N&limit=N: a page of the recipes of this service, with their states."""
         request.app[CALLERS].require(request, "collector", "operator")
-        return web.json_response(await self._helper.recipes())
+        after, limit = page_of(request)
+        return page_response("recipes", await self._helper.recipes(after, limit + 1), after, limit)
 
 
 def _no_share() -> Abort:

@@ -209,10 +209,11 @@ class Helper:
                 "released": await tx.release_count(task_id),
             }
 
-    async def recipes(self) -> list[dict[str, str]]:
-        """Every recipe that names this aggregator, with its state and the rule that refused it, if any."""
+    async def recipes(self, after: int, limit: int) -> list[dict[str, str]]:
+        """At most ``limit`` recipes that name this aggregator, behind the first ``after``, each with its state and the
+        rule that refused it, if any."""
         async with self._store.read() as tx:
-            return recipe_status(await tx.tasks())
+            return recipe_status(await tx.tasks(after, limit))
 
 
 async def _require_new(tx: HelperTx, party: Party, job_id: bytes, response: bytes) -> None:

@@ -10,7 +10,9 @@ from services.issuer.service import Issuer, refused
 from tacit import media_types
 from tacit.errors import Abort
 from tacit.service.app import read_body
+from tacit.service.documents.openapi import page_of
 from tacit.service.http.callers import CALLERS
+from tacit.service.paging import page_response
 
 ISSUER = web.AppKey("issuer", Issuer)
 
@@ -45,8 +47,10 @@ async def post_token_request(request: web.Request) -> web.Response:
 
 
 async def get_issuance(request: web.Request) -> web.Response:
-    """GET /v1/issuance, with the operator's credential: signatures by slot, which are kept for ever (P15)."""
+    """GET /v1/issuance?cursor=N&limit=N, with the operator's credential: a page of signatures by slot, the latest
+    first; they are kept for ever (P15)."""
     request.app[CALLERS].require(request, "operator")
-    counts = await request.app[ISSUER].issuance()
-    slots = [{"epoch": epoch, "slot": slot, "issued": count} for (epoch, slot), count in sorted(counts.items())]
-    return web.json_response({"slots": slots})
+    counts, (after, limit) = await request.app[ISSUER].issuance(), page_of(request)
+    latest = sorted(counts.items(), reverse=True)[after : after + limit + 1]
+    slots = [{"epoch": epoch, "slot": slot, "issued": count} for (epoch, slot), count in latest]
+    return page_response("slots", slots, after, limit)

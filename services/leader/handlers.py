@@ -23,7 +23,9 @@ from tacit.aggregator.keys import HpkeKey
 from tacit.aggregator.parties import Parties
 from tacit.codec import b64url
 from tacit.roles.aggregator import Party
+from tacit.service.documents.openapi import page_of
 from tacit.service.http.callers import CALLERS
+from tacit.service.paging import page_response
 from tacit.version import DAP_18, DapVersion
 
 MAX_WAIT = 30
@@ -146,9 +148,10 @@ class Handlers:
         return web.json_response(await self._leader.status(party))
 
     async def recipes(self, request: web.Request) -> web.Response:
-        """GET /v1/recipes: the recipes of this service, with their counts."""
+        """GET /v1/recipes?cursor=N&limit=N: a page of the recipes of this service, with their states."""
         request.app[CALLERS].require(request, "collector", "operator")
-        return web.json_response(await self._leader.recipes())
+        after, limit = page_of(request)
+        return page_response("recipes", await self._leader.recipes(after, limit + 1), after, limit)
 
 
 def preferred_wait(request: web.Request) -> int:

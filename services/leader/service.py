@@ -196,10 +196,11 @@ class Leader:
                 "released": await tx.release_count(task_id),
             }
 
-    async def recipes(self) -> list[dict[str, str]]:
-        """Every recipe that names this aggregator, with its state and the rule that refused it, if any."""
+    async def recipes(self, after: int, limit: int) -> list[dict[str, str]]:
+        """At most ``limit`` recipes that name this aggregator, behind the first ``after``, each with its state and the
+        rule that refused it, if any."""
         async with self._store.read() as tx:
-            return recipe_status(await tx.tasks())
+            return recipe_status(await tx.tasks(after, limit))
 
     async def close(self) -> None:
         """Write what is still gathered."""

@@ -40,8 +40,8 @@ class CommonTx(OutcomesTx, SqlLeavesTx):
         super().__init__(connection, dialect, tables)
         self.log_tables = tables
 
-    async def tasks(self) -> list[TaskRow]:
-        """Every recipe that this aggregator has seen."""
+    async def tasks(self, after: int = 0, limit: int | None = None) -> list[TaskRow]:
+        """The recipes that this aggregator has seen, by their hashes: at most ``limit``, behind the first ``after``."""
         table = self.common.tasks
         rows = await self.connection.execute(
             select(
@@ -55,6 +55,9 @@ class CommonTx(OutcomesTx, SqlLeavesTx):
                 table.c.opt_in,
                 table.c.void,
             )
+            .order_by(table.c.recipe_hash)
+            .offset(after)
+            .limit(limit)
         )
         return [TaskRow(row.recipe_hash, TaskState(row.state), *row[2:]) for row in rows]
 

@@ -10,7 +10,7 @@ from tacit.client.documents import Collection, LoggedRecipe, Question, RecipeSum
 from tacit.client.errors import NotFoundError, NotYetError, RuleError
 from tacit.client.pages import items, pages
 from tacit.client.results import Results
-from tacit.errors import REFUSAL_PREFIX, DecodeError, UsageError
+from tacit.errors import REFUSAL_PREFIX, UsageError
 from tacit.operations.results import REFUSED, RELEASED, WAITING_RULES
 from tacit.pauses import Backoff
 
@@ -44,10 +44,7 @@ class AsyncRecipes:
 
     async def collections(self) -> list[Collection]:
         """Fetch all collections of the collector."""
-        document = await self._caller.get(COLLECTIONS)
-        if not isinstance(document, dict) or not isinstance(document.get("collections"), list):
-            raise DecodeError("the answer is not a list of collections")
-        return [read(Collection, one) for one in document["collections"]]
+        return [one async for one in items(self._caller, COLLECTIONS, "collections", Collection)]
 
     async def collection(self, collection: Collection | str) -> Collection:
         """One collection as it is now."""

@@ -12,6 +12,9 @@ from tacit.media_types import JSON, OCTET_STREAM, PROBLEM_JSON
 from tacit.ports import HttpResponse, Transport, TransportError
 from tacit.problem import Problem, read_problem
 
+MOST_A_PAGE = 200
+"""The largest page that a service tells of a list."""
+
 
 class NoAnswerError(TransportError):
     """Nothing answers at an address; ``brief`` states that without advice."""
@@ -31,6 +34,27 @@ async def call(transport: Transport, method: str, url: str, *, body: bytes = b""
     if answer.status >= 400:
         raise problem_of(answer)
     return _json(answer, url)
+
+
+async def listed(transport: Transport, url: str, member: str, *, bearer: str | None = None) -> list[Any]:
+    """Every item of a list that a service tells page by page. Raises as ``call`` does, and ``DecodeError`` for what is
+    no page of it, or pages without end."""
+    found: list[Any] = []
+    cursor, seen = "", set[str]()
+    while True:
+        place = f"?limit={MOST_A_PAGE}" + (f"&cursor={cursor}" if cursor else "")
+        page = await call(transport, "GET", url + place, bearer=bearer)
+        if isinstance(page, list):  # of a service from before its list had pages
+            return page
+        if not isinstance(page, dict) or not isinstance(page.get(member), list):
+            raise DecodeError(f"{url}: the answer is not a page of {member}")
+        found += page[member]
+        following = page.get("next")
+        if following is None:
+            return found
+        if not isinstance(following, str) or not following.isalnum() or following in seen:
+            raise DecodeError(f"{url}: the pages go in a circle")
+        seen.add(cursor := following)
 
 
 async def readiness(transport: Transport, url: str) -> tuple[bool, dict[str, Any]]:

@@ -21,10 +21,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from tacit.errors import DecodeError
-from tacit.operations.calls import call
+from tacit.operations.calls import listed
 from tacit.ports import Transport
 
 Place = tuple[int, int]
@@ -78,11 +77,9 @@ class Accepted:
 async def read_counts(transport: Transport, service: str, url: str, bearer: str) -> Counts:
     """Read the counts of the attester or the issuer at ``url`` with its operator's token ``bearer``. Raises
     ``TacitError`` and ``TransportError``."""
-    page: Any = await call(transport, "GET", url + _PATH, bearer=bearer)
+    slots = await listed(transport, url + _PATH, "slots", bearer=bearer)
     try:
-        return {
-            (row["epoch"], row["slot"]): {k: int(v) for k, v in row.items() if k not in _PLACE} for row in page["slots"]
-        }
+        return {(row["epoch"], row["slot"]): {k: int(v) for k, v in row.items() if k not in _PLACE} for row in slots}
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DecodeError(f"{service}: the issuance counts are malformed") from error
 

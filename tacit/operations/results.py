@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tacit.answers import may_pass
 from tacit.errors import REFUSAL_PREFIX, Abort, DecodeError, Refusal
-from tacit.operations.calls import call
+from tacit.operations.calls import call, listed
 from tacit.ports import Clock, Transport
 
 M = TypeVar("M")
@@ -99,12 +99,13 @@ def _unreadable(at: CollectorAccess) -> DecodeError:
 
 async def _results(transport: Transport, at: CollectorAccess, place: str) -> list[dict[str, Any]]:
     try:
-        document = await call(transport, "GET", f"{at.url}/v1/results{place}", bearer=at.bearer)
+        return await listed(transport, f"{at.url}/v1/results{place}", "results", bearer=at.bearer)
+    except DecodeError as error:
+        raise _unreadable(at) from error
     except Abort as problem:
         if place and problem.status == 404:
             return []  # this recipe has no release yet
         raise
-    return list(_member(at, document, "results", list))
 
 
 async def released(

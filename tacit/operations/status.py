@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tacit.errors import Abort, DecodeError, TacitError
-from tacit.operations.calls import NoAnswerError, call, readiness, recipes_of
+from tacit.operations.calls import NoAnswerError, call, listed, readiness, recipes_of
 from tacit.operations.issuance import Accepted, Counts, SlotIssuance, compare, read_counts, warn
 from tacit.operations.servers import ServerStatus, server_status
 from tacit.ports import Transport, TransportError
@@ -195,7 +195,7 @@ async def _served(
         return []
     bearer = {name: deployment.operator_token(name) for name in servers}
     url = f"{deployment.urls[servers[0]]}/v1/recipes"
-    rows = await call(transport, "GET", url, bearer=bearer[servers[0]])
+    rows = await listed(transport, url, "recipes", bearer=bearer[servers[0]])
 
     async def counts(server: str, task_id: str) -> dict[str, Any]:
         url = f"{deployment.urls[server]}/v1/tasks/{task_id}/status"

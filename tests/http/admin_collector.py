@@ -8,6 +8,7 @@ from aiohttp import web
 
 from tacit.service.base.secret_files import write_secret
 from tacit.service.documents.openapi import page_of
+from tacit.service.paging import page_response
 from tests.http.admin_stage import Stage
 
 COLLECTOR_URL = "http://127.0.0.1:8010"
@@ -64,8 +65,9 @@ class CollectorStub:
             return web.json_response({"results": found})
         raise web.HTTPNotFound
 
-    async def _listed(self, _request: web.Request) -> web.Response:
-        return web.json_response({"collections": [self._document(number) for number in range(len(self.asked))]})
+    async def _listed(self, request: web.Request) -> web.Response:
+        after, limit = page_of(request)
+        return page_response("collections", [*map(self._document, range(len(self.asked)))][after:], after, limit)
 
     async def _shown(self, request: web.Request) -> web.Response:
         number = int(request.match_info["id"].removeprefix("c"))

@@ -214,8 +214,8 @@ class Stage:
 
     async def recipes(self) -> dict[str, str]:
         """State, or the rule of a refusal, of every recipe that names the analyzer."""
-        _, rows = await self.get("/v1/recipes", OPERATOR_TOKEN)
-        return {row["recipe_hash"]: row["rule"] or row["state"] for row in rows}
+        _, page = await self.get("/v1/recipes", OPERATOR_TOKEN)
+        return {row["recipe_hash"]: row["rule"] or row["state"] for row in page["recipes"]}
 
     def end_interval(self, recipe: Recipe, more: float = 60.0) -> None:
         self.clock.jump(recipe.interval.end + more - self.clock.now())

@@ -249,8 +249,8 @@ class MixedStage:
         """State, or the rule of a refusal, of every recipe that names this server."""
         headers = {"Authorization": f"Bearer {TOKENS['operator']}"}
         url = SHUFFLER_URL if name == "shuffler" else URLS[name]
-        rows = json.loads((await self.inner.request("GET", f"{url}/v1/recipes", headers=headers)).body)
-        return {row["recipe_hash"]: row["rule"] or row["state"] for row in rows}
+        page = json.loads((await self.inner.request("GET", f"{url}/v1/recipes", headers=headers)).body)
+        return {row["recipe_hash"]: row["rule"] or row["state"] for row in page["recipes"]}
 
     def end_interval(self, more: float = 60.0) -> None:
         self.clock.jump(self.recipe.interval.end + more - self.clock.now())

@@ -91,7 +91,7 @@ async def test_results_are_those_of_the_collector_and_a_batch_is_asked_for(
         answer, made = await stage.call("POST", "/v1/collections", {"recipe": recipe}, headers=key, status=201)
     assert (collector.asked, answer.headers["location"]) == ([recipe], "/v1/collections/c0")
     assert (await stage.call("GET", "/v1/collections/c0"))[1] == made
-    assert (await stage.call("GET", "/v1/collections"))[1] == {"collections": [made]}
+    assert (await stage.call("GET", "/v1/collections"))[1] == {"collections": [made], "next": None}
     assert await stage.refused("POST", "/v1/collections", {"recipe": recipe}, role="viewer") == (
         403,
         "problem:forbidden",

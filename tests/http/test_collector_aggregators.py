@@ -169,7 +169,7 @@ async def test_a_collector_on_an_older_database_gets_the_same_release_with_a_lat
     await stage.pair.inner.unmount(COLLECTOR)
     shutil.copy(backup, database)
     await stage.start()
-    assert (await stage.call("GET", "/v1/results"))[1] == {"results": []}
+    assert (await stage.call("GET", "/v1/results"))[1] == {"results": [], "next": None}
     again = await collected(stage)
     assert (again["id"], again["state"]) == (row["id"], "released")
     (one,), (other,) = before["results"], (await stage.call("GET", "/v1/results"))[1]["results"]
@@ -206,7 +206,7 @@ async def test_one_report_too_few_is_refused_with_the_aggregators_reason(stage: 
     assert row["rule"].endswith("invalidBatchSize")
     assert "minimum of 200" in row["detail"]
     _, document = await stage.call("GET", "/v1/results")
-    assert document == {"results": []}
+    assert document == {"results": [], "next": None}
 
 
 async def test_batches_are_released_as_soon_as_they_are_full(selected: Stage) -> None:

@@ -289,7 +289,9 @@ async def test_exact_counts_are_for_the_servers_own_operator_and_not_for_the_col
             assert (await pair.get(role, path, COLLECTOR_TOKEN)).status == 401
             assert (await pair.get(role, path, OPERATOR_TOKEN)).status == 200
             for token in (OPERATOR_TOKEN, COLLECTOR_TOKEN):
-                (shown,) = json.loads((await pair.get(role, "/v1/recipes", token)).body)
+                page = json.loads((await pair.get(role, "/v1/recipes", token)).body)
+                (shown,), following = page["recipes"], page["next"]
+                assert following is None
                 assert (shown["task_id"], shown["state"]) == (KIT.task.task_id_text, "active")
 
 

@@ -231,7 +231,7 @@ async def test_a_recipe_whose_interval_has_ended_is_over_here_as_it_is_in_the_li
     network = InProcessTransport()
     recipe = {"hash": "h", "name": "visits", "state": log, "token": None, "interval": {"start": 60, "duration": 60}}
     rows = {
-        "leader": [{"recipe_hash": "h", "task_id": None, "state": leader, "rule": ""}],
+        "leader": {"recipes": [{"recipe_hash": "h", "task_id": None, "state": leader, "rule": ""}], "next": None},
         "recipe_server": {"recipes": [recipe], "next": None},
     }
     for name, answer in rows.items():

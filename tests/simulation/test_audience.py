@@ -201,7 +201,7 @@ async def test_an_aggregator_refuses_a_recipe_for_too_few_devices_by_itself(
         await simulation.restart(name, policy=_policy(simulation, min_audience=10))
         await simulation.publish(recipe)
         known = await simulation.operator(name, "GET", "/v1/recipes")
-        (found,) = (one for one in known if one["recipe_hash"] == recipe.hash_text)
+        (found,) = (one for one in known["recipes"] if one["recipe_hash"] == recipe.hash_text)
         assert (found["state"], found["rule"]) == ("refused", "audience-floor")
         device = simulation.devices[0]
         await device.agent.sync()

@@ -31,6 +31,7 @@ PAGES = {
     "configuration.md": "every key of every configuration",
     "deletions.md": "everything that is deleted or expires: when, and who vouches for the time",
     "findings.md": "what a monitor of the log may find",
+    "gets.md": "what every GET answers at most, and what that costs",
     "members.md": "recipe, survey, series, policy and a device's configuration as tables",
     "methods.md": "what each method draws",
     "metrics.md": "every metric",

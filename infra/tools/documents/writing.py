@@ -9,6 +9,7 @@ from typing import Any
 from client_agent.journal import ENTRY_STATES
 from infra.tools.documents.configuration import configuration_page
 from infra.tools.documents.deletions import deletions_page
+from infra.tools.documents.gets import gets_page
 from infra.tools.documents.problems import problems_page
 from infra.tools.documents.resources import resources_page
 from infra.tools.documents.schemas import SCHEMAS, encoded, schema_of
@@ -48,6 +49,7 @@ def schema_files() -> dict[str, bytes]:
         "configuration.md": configuration_page(),
         "deletions.md": deletions_page(),
         "findings.md": findings_page(),
+        "gets.md": gets_page(),
         "members.md": members_page(),
         "methods.md": methods_page(),
         "metrics.md": metrics_page(),

@@ -118,10 +118,11 @@ class CollectionBody(Document):
     recipe: Annotated[str, Field(min_length=43, max_length=43, description="The recipe's hash.")]
 
 
-class CollectionList(Document):
-    """All collections of the collector."""
+class CollectionPage(Document):
+    """Collections of the collector, by recipe and number."""
 
     collections: list[CollectionDocument]
+    next: str | None
 
 
 class EntryPage(Document):

@@ -6,7 +6,7 @@ from typing import Any
 
 from services.admin.api.calls import Admin, Call, Reply
 from services.admin.base.problems import not_found
-from services.admin.handlers.recipes import at_collector
+from services.admin.handlers.recipes import at_collector, collections_of
 from services.admin.questions.series_documents import JobList
 from tacit.operations.results import PASSING, REFUSED, RELEASED
 from tacit.service.app import STEPS
@@ -47,8 +47,8 @@ async def jobs_of(admin: Admin, steps: Steps) -> list[JobDocument]:
     own = [_document(one) for one in background_jobs(steps)] + admin.runs.jobs()
     if admin.collector is None:
         return own
-    found = await at_collector(admin, "GET", "/v1/collections")
-    return own + [_collection(one) for one in found["collections"] if one["state"] != RELEASED]
+    found = await collections_of(admin)
+    return own + [_collection(one) for one in found if one["state"] != RELEASED]
 
 
 def can_help(job: JobDocument) -> bool:

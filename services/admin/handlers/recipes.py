@@ -7,7 +7,7 @@ import re
 from typing import Any, Final
 
 from services.admin.api.calls import Admin, Call, Reply
-from services.admin.api.documents import CollectionList, RecipePage, ResultList
+from services.admin.api.documents import CollectionPage, RecipePage, ResultList
 from services.admin.base.problems import Problem, not_found, refuse
 from services.admin.questions.log import blaming
 from services.admin.questions.shared import SHARED_SECONDS
@@ -168,9 +168,11 @@ async def collect(call: Call) -> Reply:
 
 
 async def collections(call: Call) -> Reply:
-    """All collections of the collector."""
-    found = await at_collector(call.admin, "GET", "/v1/collections")
-    return Reply(CollectionList(collections=[CollectionDocument(**one) for one in found["collections"]]))
+    """A page of the collector's collections."""
+    after, limit = call.page()
+    found = await at_collector(call.admin, "GET", f"/v1/collections?cursor={after}&limit={limit}")
+    shown = [CollectionDocument(**one) for one in found["collections"]]
+    return Reply(CollectionPage(collections=shown, next=found.get("next")))
 
 
 async def collection(call: Call) -> Reply:
@@ -179,6 +181,13 @@ async def collection(call: Call) -> Reply:
     if not name.isascii() or not name.replace("-", "").replace("_", "").isalnum():
         raise not_found("collection")
     return Reply(CollectionDocument(**await at_collector(call.admin, "GET", f"/v1/collections/{name}")))
+
+
+async def collections_of(admin: Admin) -> list[dict[str, Any]]:
+    """Every collection of the organisation's collector. Raises ``Abort``."""
+    at = admin.own_collector
+    async with blaming("collector"):
+        return await calls.listed(admin.log.transport, f"{at.url}/v1/collections", "collections", bearer=at.bearer)
 
 
 async def at_collector(admin: Admin, method: str, path: str, body: bytes = b"") -> Any:

@@ -8,7 +8,7 @@ from services.admin.api.calls import Route, Storing
 from services.admin.api.documents import (
     AuditPage,
     CollectionBody,
-    CollectionList,
+    CollectionPage,
     EntryPage,
     KeyBody,
     KeyList,
@@ -161,7 +161,7 @@ ROUTES: Final = (
     ),
     Route(
         "GET", "/v1/collections", "collection.list", "Every collection.", recipes.collections, _READ,
-        {200: CollectionList}, problems=(404, 502), storing=Storing.NOTHING,
+        {200: CollectionPage}, problems=(404, 502), storing=Storing.NOTHING, paged=True,
     ),
     Route(
         "GET", "/v1/collections/{id}", "collection.show", "One collection.", recipes.collection, _READ,

@@ -16,8 +16,10 @@ from tacit.errors import Abort, DecodeError
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import read_body
 from tacit.service.base.store import Transactions
+from tacit.service.documents.openapi import page_of
 from tacit.service.http.callers import CALLERS
 from tacit.service.http.limits import ByteBudget
+from tacit.service.paging import page_response
 from tacit.task import RECIPE_HASH_SIZE
 
 UNKNOWN = "urn:tacit:problem:recipe-unknown"
@@ -65,10 +67,13 @@ class ReportHandlers:
         return web.json_response(await self._status(await self._party(request)))
 
     async def recipes(self, request: web.Request) -> web.Response:
-        """GET /v1/recipes: every recipe that names this server, with its state and the rule that refused it, if any."""
+        """GET /v1/recipes?cursor=N&limit=N: a page of the recipes that name this server, each with its state and the
+        rule that refused it, if any."""
         request.app[CALLERS].require(request, "operator", "collector")
+        after, limit = page_of(request)
         async with self._statuses.read() as tx:
-            return web.json_response(recipe_status(await tx.tasks()))
+            rows = recipe_status(await tx.tasks(after, limit + 1))
+        return page_response("recipes", rows, after, limit)
 
     async def _status(self, party: AnalyzerParty) -> dict[str, object]:
         """Counts of one recipe, with nothing about any single report. No report is ever ``pending``."""

@@ -33,7 +33,7 @@ from infra.stacks.processes import ServiceProcess, running
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.errors import Fatal
-from tacit.operations.calls import call
+from tacit.operations.calls import MOST_A_PAGE, call, listed
 from tacit.ports import Transport
 from tacit.recipe.derive import task_id
 from tacit.recipe.encoder_specs import Buckets
@@ -266,7 +266,7 @@ class LiveStack:
         """Return the documents of the recipe's releases so far."""
         url, bearer = f"{self.layout.urls['collector']}/v1/results", self.layout.operator_token("collector")
         answer = await self.transport.request(
-            "GET", f"{url}/{recipe.hash_text}", headers={"Authorization": f"Bearer {bearer}"}
+            "GET", f"{url}/{recipe.hash_text}?limit={MOST_A_PAGE}", headers={"Authorization": f"Bearer {bearer}"}
         )
         return [] if answer.status == 404 else list(json.loads(answer.body)["results"])
 
@@ -286,8 +286,7 @@ class LiveStack:
 
     async def _serves(self, party: str, recipes: Sequence[Recipe]) -> bool:
         url = f"{self.layout.urls[party]}/v1/recipes"
-        answer = await call(self.transport, "GET", url, bearer=self.layout.operator_token(party))
-        rows = answer["recipes"] if party == "collector" else answer
+        rows = await listed(self.transport, url, "recipes", bearer=self.layout.operator_token(party))
         known = {one["recipe_hash"]: one["state"] for one in rows}
         states = {known.get(recipe.hash_text) for recipe in recipes}
         if "refused" in states and party != "collector":
