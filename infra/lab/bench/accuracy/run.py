@@ -7,8 +7,10 @@ can be measured again; a peer gets the same populations.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
@@ -22,7 +24,7 @@ from numpy.typing import NDArray
 from infra.lab.bench.accuracy import peers
 from infra.lab.bench.accuracy.rows import RECALL, AccuracyRow, Where, paired_p
 from infra.lab.bench.accuracy.shuffled import shuffled_rows
-from infra.lab.devices.vectorised import collected, most_frequent, records, zipf_items
+from infra.lab.devices.vectorised import collected, numbers_of, records, zipf_items
 from tacit.adapters.system import OsEntropy
 from tacit.methods.base.affine import AffineHashing
 from tacit.methods.base.design import SampleDesign
@@ -37,6 +39,10 @@ Tell = Callable[[float], None]
 LOCAL, ORACLE = "local", "local, oracle"
 BITS, ITEMS, EXPONENT, TOP = 32, 100_000, 1.2, 10
 """Populations of the recall: items are random strings of 32 bits, Zipf-distributed."""
+LONG_BITS = (64, 128, 256, 512)
+"""Longer strings, of which recall is measured too, without the peer."""
+LEAST_LEVEL = 1e-300
+"""A level below which no quantile can be computed; a larger one leaves the limit of recall one."""
 PEER_DEVICES = 100_000
 """The peer is measured for as many devices at most."""
 RECALL_TARGETS = {
@@ -65,11 +71,14 @@ class Extent:
     shuffled_devices: int
     shuffled_cells: tuple[int, ...]
     cost_reports: int
+    long_bits: tuple[int, ...] = ()
+    long_seeds: int = 1
 
 
 FULL = Extent(
-    20, (100_000, 1_000_000), (1, 2, 4), (10_000, 100_000), (8, 12, 16), 100_000, (100, 10_000, MILLION), MILLION
-)
+    20, (100_000, 1_000_000), (1, 2, 4), (10_000, 100_000), (8, 12, 16), 100_000, (100, 10_000, MILLION), MILLION,
+    LONG_BITS, 3,
+)  # fmt: skip
 QUICK = Extent(3, (20_000,), (4,), (2_000,), (4, 6), 5_000, (100,), 5_000)
 Part = tuple[float, Callable[[Tell], list[AccuracyRow]]]
 """Some rows: about how many seconds they take, and how they are measured."""
@@ -82,6 +91,12 @@ def accuracy_parts(extent: Extent, *, with_peer: bool) -> dict[str, list[Part]]:
         peer = with_peer and n <= PEER_DEVICES
         weight = extent.seeds * (1 + 4e-6 * n + 4.5 * peer)
         recall += [(weight, partial(_recall, n, epsilon, extent.seeds, with_peer=peer)) for epsilon in extent.epsilons]
+    for n, bits in itertools.product(extent.recall_devices, extent.long_bits):
+        weight = extent.long_seeds * bits / BITS * (1 + 4e-6 * n)
+        recall += [
+            (weight, partial(_recall, n, epsilon, extent.long_seeds, with_peer=False, bits=bits))
+            for epsilon in extent.epsilons
+        ]
     oracle: list[Part] = [
         (extent.seeds * (0.05 + n * 2e-6), partial(_oracle, n, bits, epsilon, extent.seeds))
         for epsilon in extent.epsilons for bits in extent.oracle_bits for n in extent.oracle_devices
@@ -108,29 +123,30 @@ def tuned(epsilon: float, bits: int) -> AffineHashing:
     return AffineHashing.tuned(Shape(HEAVY_HITTERS, 0, item_bits=bits), Decimal(epsilon), 1, 1e-6)
 
 
-def _recall(n: int, epsilon: int, seeds: int, tell: Tell, *, with_peer: bool) -> list[AccuracyRow]:
+def _recall(n: int, epsilon: int, seeds: int, tell: Tell, *, with_peer: bool, bits: int = BITS) -> list[AccuracyRow]:
     """How many of the ten most frequent items are among the ten that are ranked highest."""
-    ours, theirs, limits, method = [], [], [], tuned(epsilon, BITS)
+    ours, theirs, limits, method = [], [], [], tuned(epsilon, bits)
     for seed in range(seeds):
         random = np.random.default_rng((seed, n))
-        items = zipf_items(random, n, ITEMS, EXPONENT, BITS)
-        truth = set(most_frequent(items, TOP))
-        limits.append(largest_recall([np.count_nonzero(items == np.uint64(one)) / n for one in truth], n, epsilon))
+        items = zipf_items(random, n, ITEMS, EXPONENT, bits)
+        counts = Counter(numbers_of(items)).most_common(TOP)
+        truth = {item for item, _ in counts}
+        limits.append(largest_recall([count / n for _, count in counts], n, epsilon, bits))
         found = search(collected(method, items, random.bytes), MAX_TOP).items[:TOP]
         ours.append(len(truth.intersection(found)))
         if with_peer:
             theirs.append(len(truth.intersection(peers.most_frequent_by_peer(items, epsilon, BITS, TOP))))
         tell((seed + 1) / seeds)
-    target = RECALL_TARGETS.get((n, epsilon))
+    target = RECALL_TARGETS.get((n, epsilon)) if bits == BITS else None
     more: dict[str, Any] = {"target": target, "elsewhere": target is None, "limit": fmean(limits)}
     if theirs:
         more |= {"peer": peers.NAME, "peer_value": fmean(theirs) / TOP, "difference_p": paired_p(ours, theirs)}
-    return [Where(LOCAL, n, BITS, epsilon).row(RECALL, [one / TOP for one in ours], **more)]
+    return [Where(LOCAL, n, bits, epsilon).row(RECALL, [one / TOP for one in ours], **more)]
 
 
-def largest_recall(shares: Sequence[float], n: int, epsilon: float) -> float:
+def largest_recall(shares: Sequence[float], n: int, epsilon: float, bits: int = BITS) -> float:
     """The most of these items, as a share of them, that any search lists on average in as many places, if every one of
-    2^32 strings is equally likely to be such an item and all n reports are about whole strings.
+    2^bits strings is equally likely to be such an item and all n reports are about whole strings.
 
     A list of L of M strings has an item with the power, at most, of the best test at level L / M whether devices have
     it at all (Y. Polyanskiy, H. V. Poor, S. Verdu, "Channel Coding Rate in the Finite Blocklength Regime", 2010,
@@ -138,7 +154,7 @@ def largest_recall(shares: Sequence[float], n: int, epsilon: float) -> float:
     any local protocol: 2 e^(eps/2) / ((e^eps - 1) sqrt n) (M. Ye, A. Barg, "Optimal Schemes for Discrete Distribution
     Estimation Under Locally Differential Privacy", 2018)."""
     error, normal = 2 * math.exp(epsilon / 2) / (math.expm1(epsilon) * math.sqrt(n)), NormalDist()
-    least = -normal.inv_cdf(len(shares) / 2**BITS)
+    least = -normal.inv_cdf(max(len(shares) / 2**bits, LEAST_LEVEL))
     return fmean(normal.cdf(share / error - least) for share in shares)
 
 
