@@ -19,7 +19,6 @@ from tacit.dp.sampling import SPLIT, amplify_visible, q_eff
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.method import LocalMethod, Method
 from tacit.methods.base.proof import Proof
-from tacit.methods.base.statistics import COUNT, Shape
 from tacit.methods.packing import packing_of
 from tacit.methods.registry import methods_for
 from tacit.methods.shuffled import ShuffledCounts
@@ -39,8 +38,6 @@ CENTRAL, AGGREGATION, SAMPLED, SHUFFLED, LOCAL = (
     "shuffled",
     "local",
 )
-ONE_BIT = "one bit"
-"""A value is rounded at random to an end of its range and that bit is randomised: the local way to sum numbers."""
 
 
 def central(needs: Requirements) -> Alternative:
@@ -143,7 +140,7 @@ def local(needs: Requirements) -> Iterator[Alternative]:
             LOCAL, "Gaussian", 1.0, needs.population, needs.population, noise, needs.epsilon, trust=NOBODY
         )
         return
-    yield from _everyone(needs, LOCAL, min(needs.epsilon, needs.max_epsilon0) if needs.counts else needs.epsilon)
+    yield from _everyone(needs, LOCAL, min(needs.epsilon, needs.max_epsilon0))
 
 
 def _sampled_locally(
@@ -205,22 +202,18 @@ def _run(
 
 def _everyone(needs: Requirements, model: str, epsilon0: float) -> Iterator[Alternative]:
     """Alternatives in which every device sends its own report with local epsilon ``epsilon0``."""
-    bit, span = Shape(COUNT, 1), 1.0 if needs.counts else float(needs.high - needs.low)
-    shape = needs.shape if needs.counts else bit
-    holders = needs.holders if needs.counts else needs.population / 2
-    for method in methods_for(shape):
+    for method in methods_for(needs.shape):
         if method.IS_LOCAL:
-            made = method.tuned(shape, Decimal(repr(epsilon0)), needs.population, needs.delta)
-            stderr = needs.of_total(span * made.expected_stderrs([holders], needs.population, SampleDesign(1.0))[0])
-            name = made.NAME if needs.counts else ONE_BIT
-            found = Alternative(model, name, 1.0, needs.population, needs.population, stderr, epsilon0, trust=SHUFFLER)
-            yield found if model == SHUFFLED else _by_itself(needs, found, made if needs.counts else None)
+            made = method.tuned(needs.shape, Decimal(repr(epsilon0)), needs.population, needs.delta)
+            (stderr,) = made.expected_stderrs([needs.truth], needs.population, SampleDesign(1.0))
+            found = Alternative(
+                model, made.NAME, 1.0, needs.population, needs.population, stderr, epsilon0, trust=SHUFFLER
+            )
+            yield found if model == SHUFFLED else _by_itself(needs, found, made)
 
 
-def _by_itself(needs: Requirements, found: Alternative, made: Method | None) -> Alternative:
-    """The local way ``found``, which devices run by ``made``; None: this platform does not run it."""
-    if made is None:
-        return replace(found, trust=NOBODY)
+def _by_itself(needs: Requirements, found: Alternative, made: Method) -> Alternative:
+    """The local way ``found``, which devices run by ``made``."""
     batch = int(FILL * needs.population)
     allowed = batch >= needs.min_batch_size
     return replace(

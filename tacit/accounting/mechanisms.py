@@ -145,9 +145,10 @@ def _heterogeneous(steps: tuple[Step, ...], total_delta: float) -> Quantities:
 
 
 def _further() -> Iterator[MechanismEntry]:
-    """Entries for the categorical methods that hide an answer locally and have no further parameters."""
+    """Entries for the categorical methods that hide an answer locally and have no further parameters. One bit of a
+    number costs what ``rr`` costs."""
     for one in METHODS.values():
-        if issubclass(one, LocalMethod) and one not in (Rr, Krr, Rappor):
+        if issubclass(one, LocalMethod) and not issubclass(one, Rr | Krr | Rappor):
             about = "one report of k categories, randomised by " + one.NAME
             yield MechanismEntry(one.NAME, _CATEGORY, about, devices.one_report(one), ("e0",))
 

@@ -46,7 +46,7 @@ from tacit.methods.base.draws import fair_flips
 from tacit.methods.base.estimate import Estimate
 from tacit.methods.base.method import Answer, Draws, Influence, Measurement, Members, Method, SumErrors
 from tacit.methods.base.proof import NormProof, Proof
-from tacit.methods.base.statistics import STATISTICS, Shape, Statistic, StatisticName
+from tacit.methods.base.statistics import STATISTICS, Shape, Statistic, StatisticName, check_zero_default, neutral_of
 from tacit.methods.spread import typical_variance
 from tacit.ports import Entropy
 from tacit.vdaf.vector_bounds import VectorBounds
@@ -254,8 +254,7 @@ class Flips(Method):
     @property
     def neutral(self) -> int:
         """The encoded value of a dummy: that of 0 where 0 is a possible value, else that of ``low``."""
-        steps, rest = divmod(-self.low, self.unit)
-        return int(steps) if rest == 0 and 0 <= steps <= self.maximum else 0
+        return neutral_of(self.low, self.unit, self.maximum)
 
     def _noisy(self, values: tuple[int, ...], entropy: Entropy) -> Measurement:
         noises = [fair_flips(self.flips, entropy) for _ in values]
@@ -390,17 +389,9 @@ class Flips(Method):
         return design.rate_of(1) if self.statistic == "count" else design.rate
 
     def _check_design(self, design: SampleDesign) -> None:
-        default = design.default
-        if default is None:
-            return
-        if not self.kind.bears_importance:
-            raise ValueError(f"importance sampling is not possible for a {self.statistic}")
-        answers = self.cells if self.kind.is_one_hot else self.maximum + 1
-        if not 0 <= default < answers:
-            raise ValueError(f"the default answer must be from 0 to {answers - 1}")
-        if self.statistic == "sum" and self.low + self.unit * default:
-            value = float(self.low + self.unit * default)
-            raise ValueError(f"the default answer of a sum must stand for 0, not for {value:g}")
+        if design.default is not None:
+            most = self.cells - 1 if self.kind.is_one_hot else self.maximum
+            check_zero_default(self.kind, design.default, self.low, self.unit, most)
 
     @property
     def _neutral_value(self) -> int | Fraction:

@@ -7,6 +7,7 @@ from tacit.methods.base.method import Method
 from tacit.methods.base.statistics import Shape, Statistic
 from tacit.methods.flips import Flips
 from tacit.methods.krr import Krr
+from tacit.methods.one_bit import OneBit
 from tacit.methods.oue import Oue
 from tacit.methods.paper.histogram import PaperHistogram
 from tacit.methods.rappor import Rappor
@@ -15,7 +16,8 @@ from tacit.methods.shuffled import Zsum
 from tacit.methods.shuffled_few import Flipped, Unbiased
 
 METHODS: dict[str, type[Method]] = {
-    one.NAME: one for one in (Krr, Rappor, Oue, Rr, Flips, AffineHashing, PaperHistogram, Zsum, Unbiased, Flipped)
+    one.NAME: one
+    for one in (Krr, Rappor, Oue, Rr, Flips, OneBit, AffineHashing, PaperHistogram, Zsum, Unbiased, Flipped)
 }
 """Ordered by preference: a question takes the first method that fits."""
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from tacit.dp.rr_exact import delta_one_cell, epsilon_one_cell, exceeds_one_cell, rr_flip
 from tacit.methods.base.design import SampleDesign
@@ -14,7 +14,7 @@ from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, fair_flips, 
 from tacit.methods.base.estimate import CellModel, Estimate, check_counts
 from tacit.methods.base.method import Draws, LocalMethod, Members, check_category, plain
 from tacit.methods.base.proof import Proof
-from tacit.methods.base.statistics import Shape
+from tacit.methods.base.statistics import Shape, StatisticName
 from tacit.ports import Entropy
 
 _BITS = 2
@@ -26,8 +26,8 @@ class Rr(LocalMethod):
     hold a 1."""
 
     NAME = "rr"
-    MEMBERS = ("epsilon0",)
-    STATISTICS = ("count",)
+    MEMBERS: ClassVar[tuple[str, ...]] = ("epsilon0",)
+    STATISTICS: ClassVar[tuple[StatisticName, ...]] = ("count",)
     DRAWS = Draws("v if d < T(epsilon0, 1), else 1 - v", "one random byte, its lowest bit")
 
     _keep: int = field(default=0, init=False, repr=False)

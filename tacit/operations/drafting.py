@@ -57,6 +57,16 @@ class Drafted:
         }
 
 
+def guarded(survey: Survey, policy: Policy) -> Survey:
+    """The survey with a method whose single reports hide the answer, where it leaves the method open, ``policy`` asks
+    for a local guarantee, and there is such a method."""
+    is_open = survey.randomizer is None and survey.mechanism is None and not survey.form.watched
+    if policy.allow_unbounded_local or not is_open or survey.aggregator_flips or survey.method.IS_LOCAL:
+        return survey
+    local = next((one for one in survey.methods if one.IS_LOCAL and one.NAME in policy.randomizers), None)
+    return survey if local is None else survey.having(randomizer=local.NAME)
+
+
 def drafted(
     survey: Survey,
     parties: Parties,
@@ -70,6 +80,7 @@ def drafted(
     """Make the survey's recipe, placed in the log ``live``, with the refusals of ``policy`` that it will meet when it
     is published. ``epoch_seconds``: the length of the issuer's token epochs; ``pace`` and ``reserved`` as in
     ``placed``. Raises ``FieldError`` and ``UsageError``."""
+    survey = guarded(survey, policy)
     recipe = propose(placed(survey, live, parties.issuer.name, epoch_seconds, now, pace, reserved), parties)
     context = draft_context(recipe, live, now)
     refusals = rules.check(recipe, policy, context)

@@ -16,8 +16,8 @@ from tacit.recipe.member_types import DecimalText, Natural, Positive, Size
 class RandomizerSpec(Part):
     """What a device does to its answer (P18). Each randomizer has its own members and no others: ``epsilon0`` where it
     hides an answer by itself, ``max_weight`` where it bounds the ones of a vector, ``scale``, ``flips`` and ``maximum``
-    for noise shares, ``noise_rate`` for shuffled messages, ``reports`` where its parameters depend on how many are
-    expected. ``categories``: numbers in a measurement (rr: 2)."""
+    for noise shares (one-bit: ``maximum``, ``epsilon0``), ``noise_rate`` for shuffled messages, ``reports`` where its
+    parameters depend on how many are expected. ``categories``: numbers in a measurement (rr and one-bit: 2)."""
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,31}$")]
     categories: Positive

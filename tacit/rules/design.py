@@ -110,8 +110,8 @@ def randomizer_vdaf(recipe: Recipe, policy: Policy, context: Context) -> str | N
 def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The encoder fits the statistic (histogram: buckets, categories, attributes; count: boolean; sum, mean: number;
     vector-sum: vector, update; heavy-hitters: strings; ``occurrences`` has its own rule), the randomizer answers the
-    statistic in the recipe's model, ``randomizer.categories`` is the number of the encoder's labels (rr: 2; affine: a
-    power of two; succinct-histogram: 2), and ``randomizer.maximum``, where there is one, the largest encoded
+    statistic in the recipe's model, ``randomizer.categories`` is the number of the encoder's labels (rr, one-bit,
+    succinct-histogram: 2; affine: a power of two), and ``randomizer.maximum``, where there is one, the largest encoded
     value."""
     question, spec = recipe.question, recipe.randomizer
     statistic = STATISTICS[question.statistic]

@@ -195,7 +195,7 @@ def test_what_is_proposed_keeps_the_cap_with_half_a_batch_too(population: int, a
 
 @pytest.mark.slow
 def test_without_leave_noise_shares_are_shown_and_not_proposed() -> None:
-    needs = Requirements(40_000, 1, 1.0, 1e-7, statistic="sum", high=50)
+    needs = Requirements(40_000, 2, 1.0, 1e-7, statistic="vector-sum", low=-10, high=10, norm=15)
     found = alternatives(needs)
     assert any(way.is_summed for way in found)
     with pytest.raises(Refusal, match="requires a local guarantee") as refused:
@@ -288,6 +288,7 @@ SHARE = ["--statistic", "mean", "--low", "0", "--high", "1", "--unit", "0.010", 
 ASKED = {
     "mean by noise shares": (NUMBER, []),
     "mean in hundredths": (SHARE, []),
+    "mean with a local guarantee": (["--statistic", "mean", "--low", "0", "--high", "10"], []),
     "histogram by krr": (["--cells", "16"], ["--buckets", ",".join(map(str, range(16)))]),
     "yes or no": (["--cells", "1"], ["--boolean"]),
 }

@@ -64,7 +64,10 @@ CASES = [
     ({"encoder": CATEGORIES, "randomizer": "oue"}, "oue"),
     ({"encoder": CATEGORIES, "randomizer": "rappor"}, "rappor"),
     ({"encoder": {"kind": "boolean"}}, "rr"),
+    ({"encoder": {"kind": "number", "low": 0, "high": 9}, "statistic": "sum"}, "one-bit"),
+    ({"encoder": {"kind": "number", "low": 0, "high": 9}, "statistic": "mean"}, "one-bit"),
 ]
+VECTOR = {"kind": "vector", "length": 2, "low": -5, "high": 5, "norm": 6}
 
 
 @pytest.mark.parametrize(("members", "randomizer"), CASES)
@@ -87,8 +90,7 @@ def test_sampling_is_counted_against_nobody() -> None:
 @pytest.mark.parametrize(
     ("members", "field"),
     [
-        ({"encoder": {"kind": "number", "low": 0, "high": 9}, "statistic": "sum"}, "model"),
-        ({"encoder": {"kind": "number", "low": 0, "high": 9}, "statistic": "mean"}, "model"),
+        ({"encoder": VECTOR, "statistic": "vector-sum"}, "model"),
         ({"encoder": STRINGS, "model": "secure-aggregation"}, "model"),
         ({"encoder": STRINGS, "dummies": "5"}, "dummies"),
         ({"encoder": STRINGS, "aggregator_flips": 2}, "aggregator_flips"),

@@ -65,6 +65,7 @@ def outcomes(method: Method, draw: Callable[[Any], Any]) -> Law:
     """The exact law of what ``draw`` makes of its randomness."""
     hexed = [value for value in method.thresholds().values() if isinstance(value, str)]
     spread = math.lcm(method.cells, max(1, method.cells - 1)) if hexed else 1
+    spread = math.lcm(spread, getattr(method, "maximum", 1) if hexed else 1)  # a number is rounded below its maximum
     entropy = Every(thresholds=tuple(int(value, 16) for value in hexed), modulus=spread)
     entropy.flips = STATED["flips"] if "flips" in method.MEMBERS else 1
     found: Law = defaultdict(Fraction)

@@ -100,7 +100,7 @@ def test_every_member_is_described() -> None:
         ({"delta": 1}, "delta: must be above 0 and below 1"),
         ({"dummies": "many"}, "dummies: takes a number"),
         ({"dummy_epsilon": "1"}, "dummy_epsilon: belongs to `dummies` auto"),
-        ({"mechanism": "local"}, "mechanism: a mean needs flips, not local"),
+        ({"randomizer": "rr"}, "randomizer: a mean needs flips or one-bit, not rr"),
         ({"mechanism": "flips", "randomizer": "flips"}, "mechanism: give either it or `randomizer`"),
         ({"randomizer": "magic"}, "randomizer: 'magic' is not known"),
         ({"aggregator_flips": 3}, "aggregator_flips: must be a multiple of 2"),

@@ -92,3 +92,20 @@ class Shape:
     def moved(self) -> int:
         """Cells that change when one device's answer is replaced."""
         return self.statistic.moved(self.cells)
+
+
+def neutral_of(low: int | Fraction, unit: int | Fraction, maximum: int) -> int:
+    """The encoded value with which a dummy answers: that of 0 where 0 is a possible value, else that of ``low``."""
+    steps, rest = divmod(-low, unit)
+    return int(steps) if rest == 0 and 0 <= steps <= maximum else 0
+
+
+def check_zero_default(kind: Statistic, default: int, low: int | Fraction, unit: int | Fraction, maximum: int) -> None:
+    """``ValueError`` unless numbers of this statistic can be estimated where devices with the encoded answer
+    ``default`` have a rate of their own: it must be one of the values, and stand for 0 in a sum."""
+    if not kind.bears_importance:
+        raise ValueError(f"importance sampling is not possible for a {kind.name}")
+    if not 0 <= default <= maximum:
+        raise ValueError(f"the default answer must be from 0 to {maximum}")
+    if kind is SUM and low + unit * default:
+        raise ValueError(f"the default answer of a sum must stand for 0, not for {float(low + unit * default):g}")
