@@ -44,7 +44,7 @@ import math
 
 from tacit.dp import parameters
 from tacit.dp.composition import epsilon_composed
-from tacit.dp.sampling import amplify, excess_bound, q_eff
+from tacit.dp.sampling import amplify, seen_rate
 
 DEVIATION_SHARE = 0.05
 """Share of the total delta kept for deviations of the batch sizes, in all slots together."""
@@ -70,14 +70,13 @@ def epsilon_donation(epsilon: float, delta: float, *, rate: float, slots: int, n
     if epsilon == 0 or math.isinf(epsilon):
         return epsilon
     deviation = DEVIATION_SHARE * total_delta / slots
-    effective = q_eff(rate, n, deviation)
-    if rate >= 1 or effective >= 1:
+    effective = seen_rate(rate, n, deviation)
+    if effective is None:
         return epsilon
-    lost = max(deviation, excess_bound(rate, n, effective))
     return min(
         epsilon,
-        _whole(epsilon, delta, effective, slots, total_delta - slots * lost),
-        _slots(epsilon, delta, effective, slots, lost, total_delta),
+        _whole(epsilon, delta, effective, slots, total_delta - slots * deviation),
+        _slots(epsilon, delta, effective, slots, deviation, total_delta),
     )
 
 

@@ -18,6 +18,8 @@ from tacit.dp import parameters
 
 SPLIT = 10
 """delta / SPLIT is spent on the deviation of the batch size."""
+_CLOSE = 1e-9
+"""How far above the least rate ``seen_rate`` may be, as a share of it; and below 1, as a share of what is not taken."""
 
 
 def amplify(epsilon: float, sampling_rate: float) -> float:
@@ -55,6 +57,25 @@ def excess_bound(sampling_rate: float, n: int, effective: float) -> float:
     more = effective - q
     divergence = effective * math.log1p(more / q) + (1 - effective) * math.log1p(-more / (1 - q))
     return math.exp(-n / effective * divergence)
+
+
+def seen_rate(sampling_rate: float, n: int, chance: float) -> float | None:
+    """The least rate, rounded up, that bounds m/N of a batch of m >= n reports whatever N is, except with a probability
+    of at most ``chance``: that whose own ``excess_bound`` is no larger. None where there is none below 1.
+
+    ``excess_bound`` covers every N by itself: for ``e N < n`` the failure is ``m >= n``, at most ``exp(-N KL(n/N ||
+    q))``, which grows with N; otherwise it is ``m > e N``, at most ``exp(-N KL(e || q))``, which falls with N; both end
+    in ``exp(-(n/e) KL(e || q))``. It falls with e, as ``KL(e || q) / e`` grows: KL is convex and 0 at q.
+    """
+    q = parameters.rate(sampling_rate)
+    parameters.probability(chance, "chance")
+    low, high = q, 1 - (1 - q) * _CLOSE
+    if q >= 1 or excess_bound(q, n, high) > chance:
+        return None
+    while high - low > _CLOSE * low:
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if excess_bound(q, n, middle) <= chance else (middle, high)
+    return high
 
 
 def amplify_visible(epsilon: float, sampling_rate: float, n: int, delta: float) -> float | None:

@@ -17,7 +17,7 @@ from tacit.dp.calibrate import largest_epsilon0
 from tacit.dp.claim import Claim, decimal_up
 from tacit.dp.reports import epsilon_with_rejection
 from tacit.dp.rr_exact import epsilon_two_cells, rappor_flip
-from tacit.dp.sampling import amplify, amplify_visible, excess_bound, q_eff
+from tacit.dp.sampling import amplify, amplify_visible, excess_bound, q_eff, seen_rate
 from tacit.methods.base.method import LocalMethod
 from tacit.methods.krr import Krr
 from tacit.methods.rappor import Rappor
@@ -77,6 +77,29 @@ def test_sampling_is_not_claimed_where_a_small_population_could_fill_the_batch()
     assert amplify_visible(0.5, 0.5, 100, 1e-6) is not None
     assert amplify_visible(0.5, 0.1, 200, 1e-6) is not None
     assert excess_bound(1e-9, 10**9, q_eff(1e-9, 10**9, 1e-9)) == pytest.approx(1e-9**1.5, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("rate", "n", "chance"), [(0.05, 80, 1e-9), (0.05, 30, 1e-6), (0.5, 20, 1e-4), (0.9, 500, 0.5)]
+)
+def test_the_least_rate_of_a_seen_batch_holds_for_every_number_of_devices_and_no_smaller_one_is_bounded_so(
+    rate: float, n: int, chance: float
+) -> None:
+    """By the exact law of how many take part, for all numbers of devices around and far from the worst."""
+    found = seen_rate(rate, n, chance)
+    assert found is not None
+    assert rate < found < 1
+    devices = sorted({*range(n, 40 * n), *(round(n / found * factor) for factor in (0.5, 1, 2, 100, 1000))})
+    fills = [stats.binom.sf(max(n, math.floor(found * size) + 1) - 1, size, rate) for size in devices]
+    assert max(fills) <= chance
+    assert excess_bound(rate, n, found) <= chance
+    assert found * (1 - 1e-6) <= rate or excess_bound(rate, n, found * (1 - 1e-6)) > chance
+
+
+def test_there_is_no_such_rate_where_everybody_may_take_part() -> None:
+    assert seen_rate(1.0, 10**6, 1e-9) is None
+    assert seen_rate(0.05, 5, 1e-9) is None, "all five devices take part with a chance of 3 10^-7"
+    assert seen_rate(0.02, 10**6, 1e-9) == pytest.approx(0.02, rel=0.01)
 
 
 def test_without_sampling_the_mechanism_says_so() -> None:

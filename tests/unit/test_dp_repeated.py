@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -28,7 +29,7 @@ from tacit.dp.repeated.rounds import (
 )
 from tacit.dp.repeated.shares import epsilon_share_rounds, share_for_rounds, twice
 from tacit.dp.reports import NoiseStep
-from tacit.dp.sampling import q_eff
+from tacit.dp.sampling import excess_bound, seen_rate
 from tacit.dp.solve import smallest_epsilon
 from tacit.dp.vector_noise import VectorStep
 
@@ -238,7 +239,8 @@ def test_shares_of_many_flips_cost_what_their_exact_curve_gives(cells: int) -> N
     def base(epsilon: float) -> float:
         return delta_noise(epsilon, 30_000, 12, cells)
 
-    effective = q_eff(0.02, n, 0.05 * delta / rounds)
+    effective = seen_rate(0.02, n, 0.05 * delta / rounds)
+    assert effective is not None
     seen = epsilon_sampled_rounds(base, effective, rounds, 0.95 * delta)
     assert epsilon_share_rounds(step, n, rounds, delta, 0.02) == pytest.approx(seen, rel=2e-3)
     open_ = epsilon_sampled_rounds(base, 1.0, rounds, delta)
@@ -287,6 +289,18 @@ def test_a_total_that_no_share_keeps_is_refused() -> None:
 def test_a_batch_too_small_for_its_rate_is_not_counted_as_sampled() -> None:
     few = epsilon_visible_rounds(lambda epsilon: delta_gaussian(epsilon, 20.0), 0.02, 3, 100, 1e-7)
     assert few == epsilon_sampled_rounds(lambda epsilon: delta_gaussian(epsilon, 20.0), 1.0, 100, 1e-7)
+
+
+def test_between_too_small_and_large_batches_sampling_counts_a_little_less_with_each_device_less() -> None:
+    """A batch of 80 at rate 0.05, of 30 rounds: no closed form fits, and all amplification was thrown away."""
+    assert excess_bound(0.05, 80, 0.05 * (1 + math.sqrt(-3 * math.log(0.05e-6 / 30) / 80))) > 1e-6 / 30
+    sizes, base = range(4, 404, 10), lambda epsilon: delta_gaussian(epsilon, 4.0)
+    found = [epsilon_visible_rounds(base, 0.05, n, 30, 1e-6) for n in sizes]
+    open_ = epsilon_sampled_rounds(base, 1.0, 30, 1e-6)
+    assert found[0] == open_ > 6
+    assert all(more <= fewer for fewer, more in itertools.pairwise(found))
+    assert found[sizes.index(84)] < 0.2 * open_
+    assert max(fewer / more for fewer, more in itertools.pairwise(found[1:])) < 1.9, "no cliff"
 
 
 def test_by_replacement_no_sample_of_known_size_costs_less_than_a_report_more_or_less() -> None:

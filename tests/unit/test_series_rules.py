@@ -208,9 +208,9 @@ def test_with_donation_the_total_keeps_the_caps_of_one_recipe_at_the_batch_size_
         assert f"over the cap of {cap:.6f}" in said["series-claim"]
         assert "series-claim" in {one.rule for one in series_rules.check(SERIES, tight, NOW)}
         assert "claim-cap" not in said, "the round alone passes"
-    free = float(FREE.claim.epsilon["aggregator"])
-    assert free > 1 == float(KIT.policy.max_epsilon_aggregator)
-    assert refused(KIT.round(FREE), FREE) == [], (
+    longer = KIT.series(rounds=FREE.rounds + 3, donation_slots=None, name="survey")
+    assert float(longer.claim.epsilon["aggregator"]) > 1 == float(KIT.policy.max_epsilon_aggregator)
+    assert refused(KIT.round(longer), longer) == [], (
         "independent rounds are so many recipes, for which there is the account"
     )
 

@@ -20,7 +20,7 @@ from tacit.dp.donation import DEVIATION_SHARE
 from tacit.dp.gaussian import cdf, delta_gaussian
 from tacit.dp.repeated.convolve import epsilon_of
 from tacit.dp.repeated.losses import Curve, loss_of
-from tacit.dp.sampling import excess_bound, q_eff
+from tacit.dp.sampling import seen_rate
 
 _NEGLIGIBLE = 1e-4
 """Share of delta that may pay for losses that count as infinite."""
@@ -47,13 +47,10 @@ def epsilon_sampled_rounds(base: Curve, rate: float, rounds: int, delta: float) 
 
 def epsilon_visible_rounds(base: Curve, rate: float, n: int, rounds: int, delta: float) -> float:
     """The same where every device tosses a coin of ``rate`` in each round, and rounds release batches of n or more,
-    whose sizes are seen: by rule P17b in each round, for which 5 % of delta is kept, or without sampling where that
-    does not fit."""
-    deviation = DEVIATION_SHARE * delta / rounds
-    effective, left = q_eff(rate, n, deviation), 0.0
-    if effective < 1:
-        left = delta - rounds * max(deviation, excess_bound(rate, n, effective))
-    if left < parameters.MIN_DELTA:
+    whose sizes are seen: with the least rate that holds in each round (``tacit.dp.sampling.seen_rate``), for which 5 %
+    of delta is kept, or without sampling where there is none."""
+    effective, left = seen_rate(rate, n, DEVIATION_SHARE * delta / rounds), (1 - DEVIATION_SHARE) * delta
+    if effective is None or left < parameters.MIN_DELTA:
         return epsilon_sampled_rounds(base, 1.0, rounds, delta)
     seen = epsilon_sampled_rounds(base, effective, rounds, left)
     return seen if effective < _FEW else min(seen, epsilon_sampled_rounds(base, 1.0, rounds, delta))
