@@ -77,7 +77,7 @@ class Agent:
         self._wallet = TokenWallet(
             store, deps.transport, config.attester_url, device, deps.clock, deps.entropy, config.timing
         )
-        in_memory = Watches(None, deps.clock, deps.entropy, work=policy.max_watch_work)
+        in_memory = Watches(None, deps.clock, deps.entropy, work=policy.max_watch_work, policy=policy)
         self._watches = in_memory if watches is None else watches
         self._watches.is_over = self._client.vouched.is_over
         self._models = ModelFiles(config, self._policy, self._client, has_learner=deps.learner is not None)

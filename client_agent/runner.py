@@ -132,7 +132,9 @@ async def opened_agent(
         store = RememberedStore(await open_store(config, own_clock))
         stack.push_async_callback(store.close)
         deps = Deps(own_clock, entropy or OsEntropy(), transport, learner)
-        watches = Watches(config.state_dir / FOLDER, deps.clock, deps.entropy, work=policy.max_watch_work)
+        watches = Watches(
+            config.state_dir / FOLDER, deps.clock, deps.entropy, work=policy.max_watch_work, policy=policy
+        )
         stack.callback(watches.close)
         try:
             agent = Agent(config, policy, deps, store, data, device, watches)

@@ -21,6 +21,7 @@ from tacit.errors import DecodeError, TacitError, UsageError
 from tacit.models.faces.watched import most_of
 from tacit.ports import Clock, Entropy
 from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
 from tacit.recipe.watch_work import MAX_WORK, work_per_second
 
 FOLDER = "watched"
@@ -36,6 +37,7 @@ class _Watched:
     multiplications a second."""
 
     event: str
+    analyst: str
     most: int
     work: int
     until: float
@@ -46,15 +48,22 @@ class Watches:
     """The states of one device, in files below ``folder``, or only in memory (None). Errors of the disk are not raised:
     ``trouble`` reports them, and the other states go on.
 
-    ``work``: multiplications a second (``tacit.recipe.watch_work``) that all watches together may cost. A recipe that
-    does not fit beside the others is not watched; which ones fit depends on recipes and on no event.
+    ``work``: multiplications a second (``tacit.recipe.watch_work``) that all watches together may cost. ``policy``
+    divides them, and the states, among the analysts that it names (P38; None: all may go to one). A recipe that does
+    not fit beside the others is not watched; which ones fit depends on recipes and on no event.
     """
 
     def __init__(
-        self, folder: Path | None, clock: Clock, entropy: Entropy, disk: Disk = OS_DISK, work: int = MAX_WORK
+        self,
+        folder: Path | None,
+        clock: Clock,
+        entropy: Entropy,
+        disk: Disk = OS_DISK,
+        work: int = MAX_WORK,
+        policy: Policy | None = None,
     ) -> None:
         self._folder, self._clock, self._entropy, self._disk = folder, clock, entropy, disk
-        self._work = work
+        self._work, self._policy = work, policy or Policy()
         self._open: dict[bytes, _Watched] = {}
         self._filed = _found_in(folder)
         self._troubles: dict[bytes, str] = {}
@@ -81,24 +90,35 @@ class Watches:
         is_over = plan.schedule.ended(now) == plan.schedule.steps
         if now >= recipe.interval.end or (is_over and own not in self._filed):
             return
-        work = work_per_second(recipe)
-        full = self._full(work)
+        work, analyst = work_per_second(recipe), recipe.parties.analyst.operator
+        full = self._full(work, analyst)
         if full and own not in self._filed:  # watches that were already taken up go on
             self._troubles[own] = f"{recipe.name}: {full}"
             return
         watch = self._opened(plan)
         if watch is not None:
-            self._open[own] = _Watched(recipe.question.metric, most_of(recipe), work, recipe.interval.end, watch)
+            self._open[own] = _Watched(
+                recipe.question.metric, analyst, most_of(recipe), work, recipe.interval.end, watch
+            )
             self.begun.set()
 
-    def _full(self, more: int) -> str:
-        """Why there is no room for a watch that costs ``more`` multiplications a second; empty if there is."""
+    def _full(self, more: int, analyst: str) -> str:
+        """Why there is no room for a watch of the analyst that costs ``more`` multiplications a second; empty if there
+        is."""
         if len(self._open) >= MOST:
             return f"{MOST} events are watched here already"
         busy = sum(watched.work for watched in self._open.values())
-        if busy + more <= self._work:
-            return ""
-        return f"watching it takes {more} multiplications a second, and {busy} of {self._work} are given to others"
+        if busy + more > self._work:
+            return f"watching it takes {more} multiplications a second, and {busy} of {self._work} are given to others"
+        own = [watched.work for watched in self._open.values() if watched.analyst == analyst]
+        states, share = (self._policy.share(analyst, whole) for whole in (MOST, self._work))
+        if len(own) >= states:
+            return f"{len(own)} events are watched here for {analyst} already, its share of {MOST}"
+        if sum(own) + more > share:
+            return (
+                f"watching it takes {more} multiplications a second; {analyst} has {share}, and {sum(own)} are in use"
+            )
+        return ""
 
     def _opened(self, plan: Plan) -> EventWatch | None:
         own = plan.recipe

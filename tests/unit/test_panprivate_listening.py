@@ -19,6 +19,7 @@ from client_agent.panprivate.watches import FOLDER, Watches, states_in
 from infra.cli import run
 from infra.lab.kit.clock import SimClock, settle
 from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.kit.recipes import changed
 from infra.stacks.agents import provision_agents
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
@@ -26,6 +27,7 @@ from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.panprivate.stored import OneServer
+from tacit.recipe.policy import Policy
 from tacit.recipe.watch_work import work_per_second
 from tests.kit.watched import BEGIN, SHARED, STEP_SECONDS, STEPS, WatchedKit
 
@@ -173,6 +175,26 @@ def test_what_several_recipes_cost_together_is_bounded_by_recipes_alone(tmp_path
         again.expect(recipe)
         assert len(again) == (recipe is HISTOGRAM)
         again.close()
+
+
+def test_the_recipes_of_one_analyst_leave_the_work_of_watching_for_another(tmp_path: Path) -> None:
+    """Its second recipe would fit beside the first, and takes the other's half."""
+    one, other = work_per_second(HISTOGRAM), work_per_second(SHARED_COUNT)
+    analyst = HISTOGRAM.parties.analyst
+    named = Policy(analysts={analyst.operator: analyst.signing_key, "other.example": analyst.signing_key})
+    theirs = changed(HISTOGRAM, "parties.analyst.operator", "other.example")
+    watches = Watches(tmp_path, SimClock(BEGIN), DRAW, work=2 * max(one, other), policy=named)
+    watches.expect(HISTOGRAM)
+    watches.expect(SHARED_COUNT)
+    assert len(watches) == 1
+    assert f"{analyst.operator} has {max(one, other)}, and {one} are in use" in watches.trouble
+    watches.expect(theirs)
+    assert len(watches) == 2
+    watches.close()
+    alone = Watches(None, SimClock(BEGIN), DRAW, work=2 * max(one, other))
+    alone.expect(HISTOGRAM)
+    alone.expect(SHARED_COUNT)
+    assert len(alone) == 2, "a policy that names no analysts divides nothing"
 
 
 async def test_an_agent_that_is_slow_to_answer_is_not_called_absent(
