@@ -242,7 +242,7 @@ async def test_two_administrators_make_an_approver_on_the_command_line(
         key = sha256_of("carol")
         text = await said("administrator", "add", "carol", "--role", "approver", "--key-sha256", key)
         (change,) = re.findall(r"tacit admin people consent ([0-9a-f]+)", text)
-        assert "you asked for this change yourself" in await said("administrator", "consent", change, code=1)
+        assert "You asked for this change yourself" in await said("administrator", "consent", change, code=1)
         listed: Any = json.loads(await said("second", "changes", "--json"))
         assert [one["id"] for one in listed["changes"]] == [change]
         assert "need two administrators; they count 86400 s after" in await said("second", "changes")

@@ -14,6 +14,7 @@ from infra.lab.kit.recipes import URLS
 from services.leader.app import STORE as STORE_OF_LEADER
 from services.leader.app import UPLOAD
 from services.shuffler.app import STORE
+from services.shuffler.telling import PAUSES
 from tacit import media_types
 from tacit.aggregator.filling import look_at
 from tacit.errors import UsageError
@@ -100,6 +101,8 @@ async def test_how_far_a_recipe_is_filled_comes_from_the_shuffler_long_before_it
         stage.network.partition(URLS["leader"])
         assert await stage.telling.step() == 0
         stage.network.heal()
+        assert await stage.telling.step() == 0, "after a failure comes a pause"
+        stage.clock.jump(PAUSES.first * 2)
         assert [await stage.telling.step() for _ in range(2)] == [1, 0]
         first = await stage.filled()
         assert [(one.number, one.tenths >= 2) for one in first.looks] == [(1, True)]
