@@ -14,7 +14,12 @@ from typing import Any
 
 from tacit.errors import TacitError, UsageError
 
-ANSWER_SECONDS = 5.0
+ANSWER_SECONDS = 30.0
+"""Patience with one server. On a machine that is busy a connection takes seconds, while every service is at work."""
+ANNOUNCED_SECONDS = 10.0
+"""Seconds for a broker to deliver what it retains."""
+AT_ONCE = 2
+"""How many services' access to one kind of server is tried at a time, so that the checks are no load by themselves."""
 
 
 @dataclass(frozen=True)
@@ -42,21 +47,31 @@ async def _checked(
 ) -> ServerStatus | None:
     """Run ``check`` for every service whose configuration has one of ``members``, with the configuration's folder and
     the member's value; None if no service has one."""
-    used: dict[str, Awaitable[str]] = {}
+    used: dict[str, tuple[Path, Any]] = {}
     for service, config in configs.items():
         body = json.loads(config.read_text("utf-8"))
         for member in members:
             if member in body:
-                used[service] = check(config.parent, body[member])
+                used[service] = config.parent, body[member]
     if not used:
         return None
-    answers = await asyncio.gather(*used.values(), return_exceptions=True)
-    errors = [error for error in answers if isinstance(error, BaseException)]
-    for error in errors:
-        if not isinstance(error, TacitError | TimeoutError):
-            raise error
-    detail = str(errors[0]) or "no answer" if errors else str(answers[0])
-    return ServerStatus(name, sorted(used), not errors, detail)
+    turns, errors = asyncio.Semaphore(AT_ONCE), list[str]()
+
+    async def tried(folder: Path, value: Any) -> str:
+        async with turns:
+            if errors:  # one service is enough to say that the server is down
+                return ""
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    return await check(folder, value)
+            except TimeoutError:
+                errors.append(f"no answer in {ANSWER_SECONDS:.0f} s")
+            except TacitError as error:
+                errors.append(str(error))
+            return ""
+
+    answers = await asyncio.gather(*(tried(*one) for one in used.values()))
+    return ServerStatus(name, sorted(used), not errors, errors[0] if errors else answers[0])
 
 
 async def _database(folder: Path, name: str) -> str:
@@ -65,9 +80,22 @@ async def _database(folder: Path, name: str) -> str:
     from tacit.adapters.databases.postgres import administer
     from tacit.service.base.secret_files import read_database_url
 
-    async with asyncio.timeout(ANSWER_SECONDS):
-        await administer(make_url(read_database_url(folder / name)), ["SELECT 1"])
-    return ""
+    url = make_url(read_database_url(folder / name))
+    while True:
+        try:
+            await administer(url, ["SELECT 1"])
+        except UsageError as error:
+            if not _is_slow(error):
+                raise
+        else:
+            return ""
+
+
+def _is_slow(error: BaseException | None) -> bool:
+    """Whether an attempt ended because its own time was over, which says nothing about the server yet."""
+    while error is not None and not isinstance(error, TimeoutError):
+        error = error.__cause__
+    return error is not None
 
 
 async def _redis(folder: Path, settings: dict[str, str]) -> str:
@@ -103,7 +131,7 @@ async def _broker(folder: Path, settings: dict[str, str]) -> str:
     await announcer.open()
     heard = asyncio.ensure_future(anext(announcer.subscribe(LOG)))
     try:
-        await asyncio.wait_for(first_of(asyncio.shield(heard), failed.wait()), ANSWER_SECONDS)
+        await asyncio.wait_for(first_of(asyncio.shield(heard), failed.wait()), ANNOUNCED_SECONDS)
     except TimeoutError as error:
         raise UsageError("there is no announcement of the log") from error
     finally:

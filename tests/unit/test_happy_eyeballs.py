@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import http.server
 import socket
@@ -84,6 +85,39 @@ def test_a_client_library_that_takes_no_socket_races_too(
 
     with silent_first(port, monkeypatch) as name:
         assert run(new_loop, asked(name)) == (ANSWERING, True)
+
+
+class Waiting(asyncio.Protocol):
+    """Ends a future with an exception when its connection ends, as asyncpg's does."""
+
+    def __init__(self, loop: RacingLoop) -> None:
+        self.told = loop.create_future()
+
+    def connection_lost(self, _error: Exception | None) -> None:
+        self.told.set_exception(ConnectionError("lost"))
+
+
+@on_both_loops
+def test_who_gives_up_connecting_leaves_no_exception_that_nobody_retrieves(new_loop: NewLoop, port: int) -> None:
+    complaints = list[str]()
+
+    async def given_up() -> None:
+        running = asyncio.get_running_loop()
+        running.set_exception_handler(lambda _loop, context: complaints.append(str(context)))
+        loop = RacingLoop(running)
+        for turns in range(12):  # wherever it is by then
+            task = asyncio.ensure_future(loop.create_connection(lambda: Waiting(loop), ANSWERING, port))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                (await task)[0].close()
+            await asyncio.sleep(0.01)
+            del task
+            gc.collect()
+
+    run(new_loop, given_up())
+    assert complaints == []
 
 
 async def test_the_second_address_is_tried_after_a_quarter_of_a_second(

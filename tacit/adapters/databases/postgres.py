@@ -32,12 +32,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from tacit.adapters.databases.database import Database
 from tacit.adapters.databases.dialect import Dialect
 from tacit.adapters.databases.migrate import MARKER_TABLE
+from tacit.adapters.databases.postgres_connect import Server, connector, is_left
 from tacit.adapters.databases.postgres_dialect import PostgresDialect
-from tacit.adapters.databases.postgres_driver import fetch, is_closed, reason, typed
+from tacit.adapters.databases.postgres_driver import fetch, reason, typed
 from tacit.adapters.databases.postgres_sessions import Sessions, discard
 from tacit.adapters.databases.postgres_tls import protection_of
 from tacit.adapters.databases.watermark import Watermark
-from tacit.adapters.network.happy_eyeballs import RacingLoop
 from tacit.errors import Fatal, UsageError
 from tacit.extras import require_extra
 
@@ -47,17 +47,6 @@ COMMAND_SECONDS = 60
 OWNER_WAIT_SECONDS = 3.0
 OWNER_PAUSE_SECONDS = 0.1
 OWNER_LOCK = 0x7461636974  # advisory lock keys are private to each database
-SERVER_SETTINGS = {
-    "application_name": "tacit",
-    "synchronous_commit": "on",
-    "lock_timeout": "10s",
-    "idle_in_transaction_session_timeout": "60s",
-    "jit": "off",
-    "plan_cache_mode": "force_custom_plan",  # a plan made for few keys and rows must not serve a thousand of each
-    "tcp_keepalives_idle": "30",  # a machine that has vanished must not hold its lock for hours
-    "tcp_keepalives_interval": "10",
-    "tcp_keepalives_count": "3",
-}
 
 MARKER = f"""
 CREATE TABLE IF NOT EXISTS {MARKER_TABLE} (
@@ -154,7 +143,7 @@ class PostgresDatabase(PostgresReader):
         self._check(not self._lost)
         if self._owner is not None and not self._owner.invalidated:
             raw = await self._owner.get_raw_connection()
-            if not is_closed(raw.driver_connection):
+            if not is_left(raw.driver_connection, for_long=True):
                 return
         await self._acquire()
 
@@ -242,26 +231,22 @@ def require_driver() -> None:
 def make_engine(url: URL) -> AsyncEngine:
     """An engine whose connections are durable, protected as in ``tacit.adapters.databases.postgres_tls``, time out, and
     are replaced when the server is gone. Raises ``UsageError`` for a URL that is not safe."""
+    require_driver()
+    bare, protection = protection_of(url)
     arguments: dict[str, Any] = {
         "timeout": CONNECT_SECONDS,
         "command_timeout": COMMAND_SECONDS,
-        "server_settings": SERVER_SETTINGS,
+        "async_creator_fn": connector(Server(), protection.arguments),
     }
-    require_driver()
-    bare, protection = protection_of(url)
     engine = create_async_engine(
         bare, hide_parameters=True, pool_size=CONNECTIONS, max_overflow=CONNECTIONS, connect_args=arguments
     )
 
-    def protect(_dialect: object, _record: object, _positional: object, named: dict[str, Any]) -> None:
-        named.update(protection.arguments(), loop=RacingLoop(asyncio.get_running_loop()))
-
-    event.listen(engine.sync_engine, "do_connect", protect)
-    event.listen(engine.sync_engine, "checkout", _refuse_closed)
+    event.listen(engine.sync_engine, "checkout", _refuse_left)
     return engine
 
 
-def _refuse_closed(dbapi_connection: Any, _record: object, _proxy: object) -> None:
-    """Replace a connection whose server is gone before it is used."""
-    if is_closed(dbapi_connection.driver_connection):
+def _refuse_left(dbapi_connection: Any, _record: object, _proxy: object) -> None:
+    """Replace a connection before it is used whose server is gone or cannot write."""
+    if is_left(dbapi_connection.driver_connection):
         raise sa.exc.DisconnectionError

@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from tacit.adapters.databases.postgres_connect import NO_WRITES
 from tacit.adapters.databases.postgres_tls import speaks_no_tls
 from tacit.adapters.network.tls import tls_reason
 from tacit.errors import Fatal, NoRoom, TacitError, Unavailable
@@ -17,8 +18,12 @@ from tacit.errors import Fatal, NoRoom, TacitError, Unavailable
 _VIOLATION = "23"
 """The class of SQLSTATE for a violated constraint, including a missing partition."""
 _DISK_FULL = "53100"
-_REFUSALS = frozenset({"08", "28", "3D", "40", "53", "55", "57", "58"})
-"""Classes of SQLSTATE that concern the server or its disk, our access or other writers, not a statement."""
+_REFUSALS = frozenset({"08", "0A", "25", "28", "3D", "40", "53", "55", "57", "58"})
+"""Classes of SQLSTATE that concern the server or its disk, our access or other writers, not a statement: among them a
+server that cannot write (25006, 0A000), one that shuts down or ends a session (57P01 to 57P05), a statement that took
+too long (57014) and a transaction that waited too long (25P03)."""
+_READ_ONLY = frozenset({"25006", "0A000"})
+"""What a standby answers, or a primary that was set read-only, to a transaction that would write."""
 _STALE_PLAN = "InvalidCachedStatementError"
 """What the driver, and SQLAlchemy, call the error for a statement prepared before a migration. They then prepare it
 anew, but cannot repeat it within a transaction."""
@@ -56,15 +61,19 @@ def constraints(statement: str) -> Iterator[None]:
         raise
 
 
-def is_closed(driver_connection: Any) -> bool:
-    """Whether a connection is known to have ended."""
-    return bool(driver_connection is None or driver_connection.is_closed())
+def cannot_write(error: BaseException | None) -> bool:
+    """Whether a server said that it takes no writes."""
+    while error is not None:
+        if _sqlstate(error) in _READ_ONLY and type(error).__name__ != _STALE_PLAN:
+            return True
+        error = getattr(error, "orig", None) or error.__cause__
+    return False
 
 
 @contextmanager
 def typed() -> Iterator[None]:
-    """Turn errors of the connection or the server, and of a plan from before a migration, into ``Unavailable``; errors
-    of a statement (a violated constraint) pass unchanged."""
+    """Turn errors of the connection or the server, and of a plan from before a migration, into ``Unavailable``, and
+    those of a statement into ``Fatal``, without its text; a violated constraint passes unchanged."""
     try:
         yield
     except TacitError:
@@ -76,7 +85,9 @@ def typed() -> Iterator[None]:
             raise Unavailable(f"the database does not answer: {reason(error.orig)}") from error
         if _passes(error.orig):
             raise Unavailable(f"the database refuses: {reason(error.orig)}") from error
-        raise
+        if isinstance(error, sa.exc.IntegrityError):
+            raise
+        raise Fatal(f"the database refuses a statement: {reason(error.orig)}") from error
     except sa.exc.PendingRollbackError as error:  # the transaction was rolled back when its connection broke
         raise Fatal("the database does not answer: the connection broke within a transaction") from error
     except sa.exc.TimeoutError as error:
@@ -101,6 +112,16 @@ def _sqlstate(error: BaseException | None) -> str:
     return str(getattr(error, "sqlstate", None) or "")
 
 
+_WORDS = {
+    "ReadOnlySQLTransactionError": NO_WRITES,
+    "QueryCanceledError": "a statement took too long, or was cancelled",
+    "IdleInTransactionSessionTimeoutError": "a transaction waited too long",
+    "AdminShutdownError": "the server, or its administrator, ended the session",
+    "ProtocolViolationError": "the session's start violates the protocol; a PgBouncer before the server has to pool by "
+    "session (pool_mode = session), and to list in ignore_startup_parameters what it names in its log",
+}
+
+
 def reason(error: BaseException | None) -> str:
     """Describe an error by its kind: its text may quote rows, addresses or statements. TLS errors are described in
     full."""
@@ -108,4 +129,4 @@ def reason(error: BaseException | None) -> str:
     if known is not None:
         return known
     cause = error if error is None or error.__cause__ is None else error.__cause__
-    return type(cause).__name__
+    return _WORDS.get(type(cause).__name__) or type(cause).__name__

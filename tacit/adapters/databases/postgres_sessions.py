@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from tacit.adapters.databases.postgres_driver import driver_of, is_closed
+from tacit.adapters.databases.postgres_connect import is_left
+from tacit.adapters.databases.postgres_driver import cannot_write, driver_of
 from tacit.errors import Fatal
 
 KEPT = 2
@@ -38,7 +38,9 @@ class Sessions:
             await driver.execute(begin)
             yield connection
             await _ended(driver, end)
-        except BaseException:
+        except BaseException as error:
+            if cannot_write(error):
+                driver.server.leave()
             await self._roll_back(connection, driver)
             raise
         await self._keep(connection, driver)
@@ -50,11 +52,13 @@ class Sessions:
             await discard(self._kept.pop()[0])
 
     async def _taken(self) -> tuple[AsyncConnection, Any]:
-        while self._kept:
-            connection, driver = self._kept.pop()
-            if not is_closed(driver):
-                return connection, driver
-            await discard(connection)
+        left = [one for one in self._kept if is_left(one[1])]
+        if left:  # all of them: one below a good one would stay at a server that others have left
+            self._kept = [one for one in self._kept if one not in left]
+            for connection, _ in left:
+                await discard(connection)
+        if self._kept:
+            return self._kept.pop()
         connection = await self._engine.connect()
         try:
             return connection, await driver_of(connection)
@@ -97,7 +101,6 @@ async def _ended(driver: Any, end: str) -> None:
 
 async def discard(connection: AsyncConnection) -> None:
     """End the session behind ``connection`` (and with it its advisory lock) instead of returning it to the pool."""
-    with suppress(sa.exc.SQLAlchemyError, OSError):
-        await connection.invalidate()
-    with suppress(sa.exc.SQLAlchemyError, OSError):
-        await connection.close()
+    for end in (connection.invalidate, connection.close):
+        with suppress(Exception):  # of the library or its driver: what is left of the session ends with its socket
+            await end()

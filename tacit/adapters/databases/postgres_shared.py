@@ -24,7 +24,8 @@ from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from tacit.adapters.databases.postgres import BEGIN_WRITE, MARKER, OWNER_LOCK, PostgresReader, for_a_person, make_engine
-from tacit.adapters.databases.postgres_driver import driver_of, fetch_alone, is_closed, reason, typed
+from tacit.adapters.databases.postgres_connect import is_left
+from tacit.adapters.databases.postgres_driver import cannot_write, driver_of, fetch_alone, reason, typed
 from tacit.adapters.databases.postgres_sessions import discard
 from tacit.adapters.databases.signals import Signals
 from tacit.adapters.databases.watermark import Watermark
@@ -126,14 +127,16 @@ class SharedPostgresDatabase(PostgresReader):
                     return await fetch_alone(await self._direct_driver(), statement, WRITE_LOCK, *values)
                 except sa.exc.IntegrityError:
                     raise
-                except BaseException:
+                except BaseException as error:
+                    if cannot_write(error) and self._direct is not None:
+                        (await driver_of(self._direct)).server.leave()
                     await self._drop_direct()
                     raise
 
     async def _direct_driver(self) -> Any:
         if self._direct is not None:
             driver = await driver_of(self._direct)
-            if not is_closed(driver):
+            if not is_left(driver):
                 return driver
             await self._drop_direct()
         self._direct = await self._engine.connect()
@@ -147,7 +150,7 @@ class SharedPostgresDatabase(PostgresReader):
     async def leads(self) -> bool:
         """Whether this process holds the coordinator's lock, or could take it now. Raises ``Fatal`` when the database
         does not answer."""
-        if self.leading and not is_closed(self._session_driver):
+        if self.leading and not is_left(self._session_driver, for_long=True):
             return True
         with typed():
             async with self._session_lock:
@@ -162,7 +165,7 @@ class SharedPostgresDatabase(PostgresReader):
 
     async def _attached(self) -> AsyncConnection:
         """The connection that holds this process's session locks; a new one, with new locks, if it has gone."""
-        if self._session is not None and not is_closed(self._session_driver):
+        if self._session is not None and not is_left(self._session_driver, for_long=True):
             return self._session
         return await self._attach()
 

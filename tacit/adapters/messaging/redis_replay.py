@@ -6,10 +6,10 @@ lose about one second of it in a crash; a server that evicts keys when it is ful
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
-from redis.exceptions import RedisError
+from redis.exceptions import BusyLoadingError, ClusterDownError, MasterDownError, ReadOnlyError, RedisError
 
 from tacit.adapters.databases.durability import Durability
 from tacit.adapters.messaging.redis_client import connect
@@ -18,6 +18,8 @@ from tacit.errors import Unavailable, UsageError
 
 _SAFE_POLICY = "noeviction"
 _PROBE = b"probe"
+_ELSEWHERE = (ReadOnlyError, MasterDownError, ClusterDownError, BusyLoadingError)
+"""READONLY and the like: the answers of a server that writes have moved away from."""
 
 
 class RedisSeen:
@@ -55,8 +57,9 @@ class RedisSeen:
         for key, seconds in entries:
             pipeline.set(self._prefix + key, b"", nx=True, ex=max(1, seconds))
         pipeline.time()
-        with self._durability.noting(), _typed():
-            *answers, (seconds, microseconds) = await pipeline.execute()
+        with self._durability.noting():
+            async with self._typed():
+                *answers, (seconds, microseconds) = await pipeline.execute()
         self.time = seconds + microseconds / 1e6
         return [answer is not None for answer in answers]
 
@@ -67,13 +70,18 @@ class RedisSeen:
 
     async def probe(self) -> None:
         """Write one key that expires at once. Raises ``Unavailable``."""
-        with self._durability.noting(), _typed():
-            await self._redis.set(self._prefix + _PROBE, b"", ex=1)
+        with self._durability.noting():
+            async with self._typed():
+                await self._redis.set(self._prefix + _PROBE, b"", ex=1)
 
-
-@contextmanager
-def _typed() -> Iterator[None]:
-    try:
-        yield
-    except (RedisError, OSError) as error:
-        raise Unavailable(f"Redis did not take it: {type(error).__name__}") from error
+    @asynccontextmanager
+    async def _typed(self) -> AsyncIterator[None]:
+        """Turn every error into ``Unavailable``. A server that takes no writes, because it has become a replica or is
+        being replaced, never ends a connection by itself: all are ended here, so that the next ones go where the
+        address leads by then."""
+        try:
+            yield
+        except (RedisError, OSError) as error:
+            if isinstance(error, _ELSEWHERE):
+                await self._redis.connection_pool.disconnect(inuse_connections=False)
+            raise Unavailable(f"Redis did not take it: {type(error).__name__}") from error

@@ -69,10 +69,22 @@ async def connect(factory: Callable[[], P], host: str, port: int, **options: Any
 
 class RacingLoop:
     """An event loop as a client library sees it that takes no socket (asyncpg): ``create_connection`` to a host races
-    its addresses, everything else is the loop's own. It equals the loop, so that asyncio finds the loop's tasks."""
+    its addresses, everything else is the loop's own. It equals the loop, so that asyncio finds the loop's tasks.
+
+    What the library's protocol would wait for, once connected, is a future that it makes meanwhile. Where the caller
+    gives up before, nobody ever waits for it, and asyncio would complain of its exception to whoever sits before the
+    terminal; so the exceptions of these count as seen."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._connecting = 0
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """The loop's own future; nobody is told of its exception if it is made while a connection is."""
+        future = self._loop.create_future()
+        if self._connecting:
+            future.add_done_callback(_seen)
+        return future
 
     async def create_connection(
         self, factory: Callable[[], Any], host: str, port: int, **options: Any
@@ -80,7 +92,11 @@ class RacingLoop:
         """``connect`` with the options of the loop's own method."""
         if options.get("ssl"):
             options.setdefault("server_hostname", host)
-        return await connect(factory, host, port, **options)
+        self._connecting += 1
+        try:
+            return await connect(factory, host, port, **options)
+        finally:
+            self._connecting -= 1
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loop, name)
@@ -90,3 +106,8 @@ class RacingLoop:
 
     def __hash__(self) -> int:
         return hash(self._loop)
+
+
+def _seen(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
