@@ -124,15 +124,18 @@ documents: $(STAMP)
 	$(BIN)/python -m infra.lab.bench.described benchmarks/rows.md
 
 # hatchling and editables are locked too, because the package itself is installed without build isolation. A lock uses
-# the versions of the locks before it, and leaves those packages out.
+# the versions of the locks before it, and leaves those packages out. That of production alone is whole: a server is
+# installed from it and a wheel.
 LOCK = uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-annotate \
     --no-header
 ABOVE = $(foreach file,$(1),--constraint $(file) $$(sed -n 's/^\([^ =]*\)==.*/--no-emit-package \1/p' $(file)))
 lock:
 	echo pip | $(LOCK) --output-file requirements-pip.lock -
 	printf 'hatchling\neditables\n' | $(LOCK) --extra demo --output-file requirements.lock pyproject.toml -
-	$(LOCK) $(call ABOVE,requirements.lock) --extra accounting --extra bench --extra containers --extra figures --extra fleet \
+	$(LOCK) $(call ABOVE,requirements.lock) --extra accounting --extra backup --extra bench --extra containers --extra figures --extra fleet \
 	    --extra hsm --extra learn --extra operator --extra pages --extra postgres --extra test \
 	    --output-file requirements-test.lock pyproject.toml
 	$(LOCK) $(call ABOVE,requirements.lock requirements-test.lock) --extra check \
 	    --output-file requirements-check.lock pyproject.toml
+	$(LOCK) --constraint requirements.lock --constraint requirements-test.lock --extra backup --extra hsm --extra postgres \
+	    --output-file requirements-production.lock pyproject.toml

@@ -1,27 +1,35 @@
 """Backups of one service: a folder with a snapshot of its database and the files that the service creates itself.
 
 A backup leaves out what the operator made (keys, tokens, certificates, the configuration), which does not change while
-a service runs. It also leaves out the mark beside the database that reveals an older database
+a service runs. Databases hold secrets all the same (the issuer's token keys, shares of reports), and so do the files
+that a service makes (the gateway's keys, the attester's). So every file is encrypted to public keys of the operator
+(``infra.backing.sealed_files``), unless the operator says otherwise.
+
+A backup also leaves out the mark beside the database that reveals an older database
 (``tacit.adapters.databases.watermark``), because that mark must never go back. ``backup.json`` is written last: a
 folder without it is not a backup.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
 import re
 import shutil
 import stat
+import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import Any, BinaryIO, Literal
 
 from pydantic import ValidationError
 
-from infra.backing.postgres_backup import dump_database, put_dump
+from infra.backing.postgres_backup import dump_into, put_dump, write_new
+from infra.backing.sealed_files import SEALED, recipients_of, seal, unseal
 from infra.backing.sqlite_backup import copy_database, put_database
 from infra.base.service_names import kind_of
 from infra.stacks.deployables import deployable
@@ -39,6 +47,7 @@ OWN_FILES = {"relay": ("key-sets.json",), "gateway": ("ohttp-keys.json", "signin
 _STAMP = "%Y%m%dT%H%M%SZ"
 _DRAFT_SECONDS = 86400
 """Age in seconds at which an unfinished backup is deleted."""
+_ASIDE = ".backup-"
 _MOST_BYTES = 1 << 20
 _CHUNK = 1 << 20
 
@@ -46,13 +55,20 @@ _CHUNK = 1 << 20
 class Contents(Frozen):
     """The contents of ``backup.json``."""
 
-    format: Literal[1] = 1
+    format: Literal[1, 2] = 2
     service: str
     made: int
     """When the backup was begun, in POSIX seconds."""
     database: Literal["sqlite", "postgres", "none"]
     files: dict[str, str]
-    """The SHA-256 of each file in hexadecimal, by file name."""
+    """The SHA-256 of each file as it lies here, in hexadecimal, by file name."""
+    encrypted_to: tuple[str, ...] = ()
+    """The public keys to which every file is encrypted; without any the files are as they were."""
+
+    @property
+    def suffix(self) -> str:
+        """What the name of every file here ends with."""
+        return SEALED if self.encrypted_to else ""
 
 
 @dataclass(frozen=True)
@@ -65,21 +81,25 @@ class Restored:
     missing: tuple[str, ...]
 
 
-def back_up(name: str, config: Path, out: Path) -> Contents:
-    """Back up the service ``name``, running or stopped, into the new folder ``out`` (0700). Raises ``UsageError``."""
+def back_up(name: str, config: Path, out: Path, keys: Sequence[str] | None = None) -> Contents:
+    """Back up the service ``name``, running or stopped, into the new folder ``out`` (0700), encrypted to the public
+    ``keys`` (default: those of its configuration; none: not encrypted). A snapshot of a database file lies in the
+    service's own folder until it is encrypted. Raises ``UsageError``."""
     kind, settings = kind_of(name), deployable(name).load(config)
+    keys = settings.backup_keys if keys is None else tuple(keys)
+    recipients = recipients_of(keys) if keys else []
     if out.exists():
         raise UsageError(f"{out} exists already; a backup never replaces another one")
     draft, made = out.with_name(f".{out.name}.{os.getpid()}.new"), int(time.time())
     try:
         draft.mkdir(mode=0o700, parents=True)
-        database = _copy(kind, settings, draft)
+        database = _copy(kind, settings, draft, recipients)
         for file in _own_files(kind, settings):
-            write_secret(draft / file.name, file.read_bytes())
+            _keep(file, draft, recipients)
         files = {path.name: _digest(path) for path in sorted(draft.iterdir())}
         if not files:
             raise UsageError(f"{settings.state_dir}: the {kind} has made nothing yet")
-        contents = Contents(service=kind, made=made, database=database, files=files)
+        contents = Contents(service=kind, made=made, database=database, files=files, encrypted_to=tuple(keys))
         write_secret(draft / CONTENTS, json.dumps(contents.model_dump(), indent=1).encode())
         draft.rename(out)
     except OSError as error:
@@ -90,13 +110,15 @@ def back_up(name: str, config: Path, out: Path) -> Contents:
     return contents
 
 
-def back_up_into(name: str, config: Path, folder: Path, keep: int) -> tuple[Path, Contents]:
-    """Back up the service ``name`` into a new folder below ``folder``, named after the service and the time (UTC). Once
-    the backup is complete, delete all but the newest ``keep`` of the service's backups; none if the clock has gone back
-    behind one of them, whose names then tell nothing. Raises ``UsageError``."""
+def back_up_into(
+    name: str, config: Path, folder: Path, keep: int, keys: Sequence[str] | None = None
+) -> tuple[Path, Contents]:
+    """Back up the service ``name`` as ``back_up`` does into a new folder below ``folder``, named after the service and
+    the time (UTC). Once the backup is complete, delete all but the newest ``keep`` of the service's backups; none if
+    the clock has gone back behind one of them, whose names then tell nothing. Raises ``UsageError``."""
     kind = kind_of(name)
     out = folder / f"{kind}-{time.strftime(_STAMP, time.gmtime())}"
-    contents = back_up(name, config, out)
+    contents = back_up(name, config, out, keys)
     try:
         found = _named(folder, kind)
         if found[-1] != out:
@@ -119,10 +141,11 @@ def _named(folder: Path, kind: str) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.is_dir() and pattern.fullmatch(path.name))
 
 
-def restore(name: str, config: Path, backup: Path) -> Restored:
+def restore(name: str, config: Path, backup: Path, key: Path | None = None) -> Restored:
     """Replace the database of the service ``name``, which must be stopped, by that of the backup in the folder
-    ``backup``. Files that the service created are put back only where they are missing, as they may be newer than the
-    backup's. The mark is not touched. Raises ``UsageError``, with nothing changed."""
+    ``backup``, which the private key in the file ``key`` decrypts. Files that the service created are put back only
+    where they are missing, as they may be newer than the backup's. The mark is not touched. Raises ``UsageError``,
+    with nothing changed."""
     kind, settings = kind_of(name), deployable(name).load(config)
     contents = read_contents(backup)
     if contents.service != kind:
@@ -130,27 +153,60 @@ def restore(name: str, config: Path, backup: Path) -> Restored:
     stored = _kind_of_database(kind, settings)
     if contents.database != stored:
         raise UsageError(f"{backup} has a database of kind {contents.database}, but {config} says {stored}")
-    own = _missing_files(backup, contents, settings.state_dir)
+    if contents.encrypted_to and key is None:
+        raise UsageError(f"{backup} is encrypted to {contents.encrypted_to[0]}; name its private key with --key")
     before = None
-    if contents.database == "postgres":
-        put_dump(backup / DATABASES["postgres"], settings.database_url(kind))
-    elif contents.database == "sqlite":
-        before = put_database(backup / DATABASES["sqlite"], _database_file(kind, settings))
-    for file, data in own.items():
-        write_secret(settings.state_dir / file, data)
+    try:
+        with _plain_files(backup, contents, settings.state_dir, key) as folder:
+            own = _missing_files(folder, contents, settings.state_dir)
+            if contents.database == "postgres":
+                put_dump(folder / DATABASES["postgres"], settings.database_url(kind))
+            elif contents.database == "sqlite":
+                before = put_database(folder / DATABASES["sqlite"], _database_file(kind, settings))
+            for file, data in own.items():
+                write_secret(settings.state_dir / file, data)
+    except OSError as error:
+        raise UsageError(f"{error.filename or backup}: {error.strerror or 'cannot be read'}") from error
     return Restored(contents, before, tuple(own))
 
 
-def _missing_files(backup: Path, contents: Contents, state_dir: Path) -> dict[str, bytes]:
-    """The contents of the service's own files that are missing from its folder, by name: read once, and checked against
-    the backup's hashes. Raises ``UsageError``."""
+@contextlib.contextmanager
+def _plain_files(backup: Path, contents: Contents, state_dir: Path, key: Path | None) -> Iterator[Path]:
+    """A folder with the backup's files as they were: its own, or one in ``state_dir`` while the block runs, with what
+    ``key`` decrypts. Raises ``UsageError``."""
+    if not contents.encrypted_to or key is None:
+        yield backup
+        return
+    with _aside(state_dir) as folder:
+        for name in contents.files:
+            with _plain(backup / name) as file:
+                unseal(file, folder / name.removesuffix(SEALED), key)
+        yield folder
+
+
+@contextlib.contextmanager
+def _aside(state_dir: Path) -> Iterator[Path]:
+    """A folder (0700) on the service's own disk, for what nobody else may see, while the block runs. One that a killed
+    run left is deleted a day later."""
+    state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for old in state_dir.glob(f"{_ASIDE}*"):
+        if old.stat().st_mtime < time.time() - _DRAFT_SECONDS:
+            shutil.rmtree(old, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_ASIDE, dir=state_dir, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def _missing_files(folder: Path, contents: Contents, state_dir: Path) -> dict[str, bytes]:
+    """The contents of the service's own files that are missing from its folder, by name, of those in ``folder``: read
+    once, and checked against the backup's hashes if they are not encrypted, which checks them too. Raises
+    ``UsageError``."""
     own = {}
     for file in OWN_FILES.get(contents.service, ()):
-        if file in contents.files and not (state_dir / file).exists():
-            with _plain(backup / file) as found:
+        if f"{file}{contents.suffix}" in contents.files and not (state_dir / file).exists():
+            with _plain(folder / file) as found:
                 own[file] = found.read(_MOST_BYTES)
-            if hashlib.sha256(own[file]).hexdigest() != contents.files[file]:
-                raise UsageError(f"{backup}: {file} is not what was backed up; use another")
+            if not contents.encrypted_to and hashlib.sha256(own[file]).hexdigest() != contents.files[file]:
+                raise UsageError(f"{folder}: {file} is not what was backed up; use another")
     return own
 
 
@@ -161,14 +217,16 @@ def read_contents(backup: Path) -> Contents:
     try:
         with _plain(path) as file:
             contents = Contents.model_validate_json(file.read(_MOST_BYTES))
-        known = {CONTENTS, *DATABASES.values(), *OWN_FILES.get(contents.service, ())}
+        own = OWN_FILES.get(contents.service, ())
+        known = {f"{name}{contents.suffix}" for name in (*DATABASES.values(), *own)}
         strange = sorted(set(contents.files) - known)
         wrong = [name for name, digest in contents.files.items() if not strange and _digest(backup / name) != digest]
     except OSError as error:
         raise UsageError(f"{error.filename}: {error.strerror}; not a complete backup by tacit backup") from error
     except ValidationError as error:
         raise UsageError(f"{path}: not what tacit backup writes") from error
-    if strange or wrong or DATABASES.get(contents.database, CONTENTS) not in {*contents.files, CONTENTS}:
+    database = DATABASES.get(contents.database)
+    if strange or wrong or (database is not None and f"{database}{contents.suffix}" not in contents.files):
         raise UsageError(
             f"{backup}: {(strange or wrong or ['the database'])[0]} is not what was backed up; use another"
         )
@@ -183,14 +241,34 @@ def _kind_of_database(kind: str, settings: ServiceConfig) -> Literal["sqlite", "
     return "sqlite" if settings.database_file is None else "postgres"
 
 
-def _copy(kind: str, settings: ServiceConfig, folder: Path) -> Literal["sqlite", "postgres", "none"]:
+def _copy(
+    kind: str, settings: ServiceConfig, folder: Path, recipients: Sequence[Any]
+) -> Literal["sqlite", "postgres", "none"]:
     """Copy the database, if there is one, into ``folder``."""
     stored = _kind_of_database(kind, settings)
-    if stored == "postgres":
-        dump_database(settings.database_url(kind), folder / DATABASES[stored])
-    elif stored == "sqlite":
-        copy_database(_database_file(kind, settings), folder / DATABASES[stored])
+    if stored == "none":
+        return stored
+    name, url = DATABASES[stored], settings.database_url(kind)
+    if stored == "postgres" and recipients:
+        dump_into(url, lambda dump: seal(dump, folder / f"{name}{SEALED}", recipients))
+    elif stored == "postgres":
+        dump_into(url, lambda dump: write_new(dump, folder / name))
+    elif recipients:
+        with _aside(settings.state_dir) as own:
+            copy_database(_database_file(kind, settings), own / name)
+            _keep(own / name, folder, recipients)
+    else:
+        copy_database(_database_file(kind, settings), folder / name)
     return stored
+
+
+def _keep(file: Path, folder: Path, recipients: Sequence[Any]) -> None:
+    """Put a copy of ``file`` into ``folder``, encrypted if there are ``recipients``."""
+    if not recipients:
+        write_secret(folder / file.name, file.read_bytes())
+        return
+    with file.open("rb") as source:
+        seal(source, folder / f"{file.name}{SEALED}", recipients)
 
 
 def _database_file(kind: str, settings: ServiceConfig) -> Path:

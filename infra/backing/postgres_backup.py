@@ -17,9 +17,9 @@ import shutil
 import ssl
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, BinaryIO, cast
 
 from sqlalchemy.engine import URL, make_url
 
@@ -40,10 +40,19 @@ _RESTRICTS = re.compile(rb"^\\restrict ([0-9A-Za-z]{1,200})$", re.MULTILINE)
 _HEAD = 4096
 
 
-def dump_database(url: str, target: Path) -> None:
-    """Write a snapshot of the database at ``url`` to the new file ``target`` (0600). Raises ``UsageError``."""
-    os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    _run("pg_dump", ["--no-owner", "--no-privileges", "--file", str(target)], url)
+def dump_into(url: str, take: Callable[[BinaryIO], None]) -> None:
+    """Let ``take`` read a snapshot of the database at ``url`` while it is made, so that it need not lie anywhere.
+    Raises ``UsageError``, and what ``take`` raises."""
+    _run("pg_dump", ["--no-owner", "--no-privileges"], url, take=take)
+
+
+def write_new(source: BinaryIO, target: Path) -> None:
+    """Copy ``source`` into the new file ``target`` (0600). Raises ``OSError``."""
+    descriptor = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        shutil.copyfileobj(source, file)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def put_dump(dump: Path, url: str) -> None:
@@ -64,18 +73,28 @@ def _lines(dump: Path) -> Iterator[bytes]:
     yield b"\nCOMMIT;\n"
 
 
-def _run(program: str, arguments: Sequence[str], url: str, stdin_lines: Iterable[bytes] = ()) -> None:
+def _run(
+    program: str,
+    arguments: Sequence[str],
+    url: str,
+    stdin_lines: Iterable[bytes] = (),
+    take: Callable[[BinaryIO], None] | None = None,
+) -> None:
     command = [_program(program), *arguments]
     environment = {"PATH": os.defpath, "LC_ALL": "C", "PGAPPNAME": "tacit-backup", **_environment(make_url(url))}
     pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
     with (
         tempfile.TemporaryFile() as said,
-        subprocess.Popen(command, env=environment, stdin=pipe, stdout=nothing, stderr=said) as process,  # noqa: S603
+        subprocess.Popen(  # noqa: S603
+            command, env=environment, stdin=pipe, stdout=nothing if take is None else pipe, stderr=said
+        ) as process,
     ):
         try:
             with contextlib.suppress(BrokenPipeError), cast("IO[bytes]", process.stdin) as stream:
                 for line in stdin_lines:
                     stream.write(line)
+            if take is not None:
+                take(cast("BinaryIO", process.stdout))
         except BaseException:
             process.kill()
             raise

@@ -9,9 +9,10 @@ import typer
 
 from infra.base.flags import AsJson
 from infra.tools.images.building import Image, built, described
-from infra.tools.images.context import DEFAULT_BASE, Context
+from infra.tools.images.context import DEFAULT_BASE, Context, is_pinned
 from infra.tools.images.domains import DOMAINS, domain_called
 from infra.views.terminal import answers, notes, plain_table, print_json
+from tacit.errors import UsageError
 
 DEFAULT_OUT = Path(".tacit-images")
 Base = Annotated[
@@ -28,6 +29,10 @@ def images(
     build: Annotated[
         bool, typer.Option("--build/--no-build", help="Build the images, or only write the folders for a builder.")
     ] = True,
+    release: Annotated[
+        bool,
+        typer.Option("--release", help="Refuse a base that is named by a tag, not by its digest."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Build one image for each trust domain, with its own code, what that imports, and an SBOM, but no other's code.
@@ -36,6 +41,11 @@ def images(
     root and Podman, except with --no-build. Example:
     tacit staging images --base docker.io/library/python:3.11-slim
     """
+    if release and not is_pinned(base):
+        raise UsageError(
+            f"{base} is a tag, which may name another image tomorrow; look at what it names now (podman image inspect "
+            "--format '{{index .RepoDigests 0}}'), check it, and give that: --base NAME@sha256:..."
+        )
     domains = [domain_called(name) for name in only or ()] or list(DOMAINS)
     folder = out.absolute()
     if build:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from infra.backing.sealed_files import PRIVATE, backup_public_key, generate_backup_key
 from infra.base.flags import AlwaysJson
 from infra.base.token_options import Module, PinFile, Token, place_of
 from infra.stacks.options import BEARER_PREFIX, bearer_token
@@ -39,6 +40,7 @@ class Kind(enum.StrEnum):
     STATE = "state"
     PEER = "peer"
     DEVICE_ROOT = "device-root"
+    BACKUP = "backup"
 
 
 WitnessName = Annotated[
@@ -58,7 +60,8 @@ def generate(
         Kind,
         typer.Argument(
             help="signing: Ed25519; hpke: X25519; bearer: a token; state: ElGamal (pan-private); peer: what "
-            "leader and helper share; device-root: the authority of devices in a staging deployment."
+            "leader and helper share; device-root: the authority of devices in a staging deployment; backup: what "
+            "decrypts backups."
         ),
     ],
     out: Annotated[
@@ -172,6 +175,8 @@ def public_part(path: Path) -> dict[str, Any]:
     from tacit.aggregator.state_keys import read_state_key, state_key_text
 
     content = read_secret(path).strip()
+    if PRIVATE.encode() in content:
+        return {"kind": Kind.BACKUP.value, "public_key": backup_public_key(path)}
     if content.startswith(b"-----BEGIN"):
         pem = _device_root(path).root_pem
         sha256 = hashlib.sha256(pem).hexdigest()
@@ -222,7 +227,9 @@ def _write(kind: Kind, out: Path, entropy: Entropy, config_id: int) -> None:
     from tacit.aggregator.state_keys import generate_state_key, write_state_key
     from tacit.tokens.software_root import SoftwareRoot
 
-    if kind is Kind.SIGNING:
+    if kind is Kind.BACKUP:
+        generate_backup_key(out)
+    elif kind is Kind.SIGNING:
         write_signing_key(out, generate_signing_key(entropy))
     elif kind is Kind.HPKE:
         write_hpke_key(out, generate_hpke_key(config_id, entropy))

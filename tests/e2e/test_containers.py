@@ -160,7 +160,7 @@ def an_older_database_is_refused_and_the_newest_one_taken(site: Staging, folder:
 
 
 def taken(site: Staging, config: str, backup: Path) -> None:
-    done = site.given("backup", "attester", "--config", config, "--out", str(backup))
+    done = site.given("backup", "attester", "--config", config, "--out", str(backup), "--unencrypted")
     assert done.returncode == 0, done.stderr
 
 

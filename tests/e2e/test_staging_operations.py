@@ -58,7 +58,7 @@ class Site(Staging):
     def backup(self, folder: Path) -> None:
         """Back up every service, while all of them run."""
         for name, config in self.layout.configs.items():
-            words = ["backup", name, "--config", str(config), "--out", str(folder / name)]
+            words = ["backup", name, "--config", str(config), "--out", str(folder / name), "--unencrypted"]
             assert self.given(*words).returncode == 0, name
 
     def restore(self, name: str, folder: Path) -> None:

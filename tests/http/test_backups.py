@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import io
 import json
 import os
+import resource
 import secrets
 import shutil
 import signal
@@ -23,7 +26,15 @@ from sqlalchemy.engine import make_url
 
 from attester.store import AttesterStore
 from infra.backing.backups import CONTENTS, DATABASES, back_up, back_up_into, read_contents, restore
-from infra.backing.postgres_backup import dump_database, put_dump
+from infra.backing.postgres_backup import dump_into, put_dump, write_new
+from infra.backing.sealed_files import (
+    SEALED,
+    backup_public_key,
+    generate_backup_key,
+    recipients_of,
+    seal,
+    unseal,
+)
 from infra.backing.sqlite_backup import put_database
 from infra.cli import run
 from infra.lab.kit.aggregators import AggregatorPair
@@ -38,6 +49,7 @@ from tests.http.test_restored_databases import NAMES, database_of, stop
 
 real_gmtime = time.gmtime
 KIT = make_task_kit(min_batch_size=3)
+RELAY = {"gateway_url": "https://gateway.example"}
 BOTH = pytest.mark.parametrize("role", list(NAMES))
 
 
@@ -109,7 +121,7 @@ async def test_a_backup_goes_where_nothing_else_is_and_is_whole_or_refused(
         assert await pair.upload(made(KIT, 1, 3)) is None
         config, backup = config_of(pair, Role.LEADER), tmp_path / "backup"
         words = ["leader", "--config", str(config)]
-        assert await asyncio.to_thread(run, ["backup", *words, "--out", str(backup), "--json"]) == 0
+        assert await asyncio.to_thread(run, ["backup", *words, "--out", str(backup), "--unencrypted", "--json"]) == 0
         said = json.loads(capsys.readouterr().out)
         assert said["service"] == "leader"
         assert set(said["files"]) == {DATABASES["sqlite"]} == {path.name for path in backup.iterdir()} - {CONTENTS}
@@ -182,10 +194,109 @@ def test_a_dump_gives_no_orders_to_the_machine_that_restores_it(
     dump.write_text("CREATE TABLE new (one integer);\nCOPY new FROM stdin;\n1\n")
     with pytest.raises(UsageError, match="invalid input syntax"):
         put_dump(dump, url)
-    dump_database(url, tmp_path / "after.sql")
+    dump_into(url, lambda dump: write_new(dump, tmp_path / "after.sql"))
     after = (tmp_path / "after.sql").read_text()
     assert "public.kept" in after
     assert "public.new" not in after
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    """The private key of the operator, which no service has."""
+    path = tmp_path / "safe" / "backup.key"
+    generate_backup_key(path)
+    return path
+
+
+@pytest.mark.parametrize("stored", ["sqlite", "postgres"])
+def test_an_encrypted_backup_tells_nothing_and_its_private_key_alone_puts_it_back(
+    tmp_path: Path, key: Path, stored: str, make_postgres_url: Callable[[], str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    databases = {Role.LEADER: made_url(make_postgres_url)} if stored == "postgres" else {}
+    public, backup, other = backup_public_key(key), tmp_path / "backup", tmp_path / "other.key"
+    generate_backup_key(other)
+
+    async def whole() -> None:
+        async with pair_of(tmp_path, KIT, storage="file", databases=databases) as pair:
+            assert await pair.upload(made(KIT, 1, 3)) is None
+            await pair.end_interval()
+            pair.settings[Role.LEADER]["backup_keys"] = [public]
+            config = config_of(pair, Role.LEADER)
+            words = ["--config", str(config)]
+            assert await asyncio.to_thread(run, ["backup", "leader", *words, "--out", str(backup), "--json"]) == 0
+            said = json.loads(capsys.readouterr().out)
+            assert said["encrypted_to"] == [public]
+            assert set(said["files"]) == {f"{DATABASES[stored]}{SEALED}"}
+            (sealed,) = backup.glob(f"*{SEALED}")
+            data = sealed.read_bytes()
+            assert data.startswith(b"age-encryption.org/v1\n")
+            assert b"aggregation_jobs" not in data
+            assert sealed.stat().st_mode & 0o777 == 0o600
+            assert not list(config.parent.glob(".backup-*")), "no snapshot stays beside the database"
+            await stop(pair, Role.LEADER)
+            for more, why in (([], "name its private key with --key"), (["--key", str(other)], "cannot be decrypted")):
+                assert await asyncio.to_thread(run, ["restore", "leader", str(backup), *words, *more]) == 1
+                assert why in capsys.readouterr().err
+            assert await asyncio.to_thread(run, ["restore", "leader", str(backup), *words, "--key", str(key)]) == 0
+            assert not list(config.parent.glob(".backup-*"))
+            await pair.start(Role.LEADER)
+            await pair.work()
+            assert pair.opened(await pair.collect()).report_count == 3
+
+    asyncio.run(whole())
+
+
+def test_what_a_service_makes_itself_is_encrypted_and_put_back(
+    tmp_path: Path, key: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state, files = tmp_path / "relay", ("key-sets.json",)
+    state.mkdir()
+    (state / files[0]).write_text('{"kept": "by the relay"}')
+    body = {"state_dir": str(state), **RELAY, "backup_keys": [backup_public_key(key)]}
+    (tmp_path / "relay.json").write_text(json.dumps(body))
+    words = ["--config", str(tmp_path / "relay.json")]
+    assert run(["backup", "relay", *words, "--out", str(tmp_path / "backup")]) == 0
+    assert [path.name for path in (tmp_path / "backup").glob("key*")] == [f"{files[0]}{SEALED}"]
+    (state / files[0]).unlink()
+    assert run(["restore", "relay", str(tmp_path / "backup"), *words, "--key", str(key)]) == 0
+    assert "also put back: key-sets.json" in capsys.readouterr().out
+    assert (state / files[0]).read_text() == '{"kept": "by the relay"}'
+
+
+def test_a_backup_without_a_key_has_to_be_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "relay.json").write_text(json.dumps({"state_dir": str(tmp_path), **RELAY}))
+    words = ["relay", "--config", str(tmp_path / "relay.json"), "--out", str(tmp_path / "backup")]
+    assert run(["backup", *words]) == 1
+    assert "a backup of the relay holds its secrets: encrypt it to a public key" in capsys.readouterr().err
+    assert run(["backup", *words, "--to", "age1nothing"]) == 1
+    assert "not a public key of tacit keys generate backup" in capsys.readouterr().err
+    assert run(["backup", *words, "--to", "age1nothing", "--unencrypted"]) == 2
+    assert not (tmp_path / "backup").exists()
+
+
+@pytest.mark.parametrize("harm", ["cut", "changed", "extended"])
+def test_a_damaged_encrypted_file_is_refused_and_leaves_nothing(tmp_path: Path, key: Path, harm: str) -> None:
+    sealed, plain = tmp_path / "file.age", tmp_path / "plain"
+    seal(io.BytesIO(bytes(200_000)), sealed, recipients_of([backup_public_key(key)]))
+    data = bytearray(sealed.read_bytes())
+    if harm == "changed":
+        data[-1] ^= 1
+    sealed.write_bytes({"cut": data[:-70_000], "changed": data, "extended": data + b"more"}[harm])
+    with sealed.open("rb") as file, pytest.raises(UsageError, match=r"file\.age: cannot be decrypted"):
+        unseal(file, plain, key)
+    assert plain.read_bytes() == b""
+
+
+def test_a_file_that_cannot_grow_is_named(tmp_path: Path, key: Path) -> None:
+    """The library tells the system's errors in words of its own."""
+    recipients, before = recipients_of([backup_public_key(key)]), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(OSError, match=r"File too large: .*sealed") as refused:
+            seal(io.BytesIO(bytes(200_000)), tmp_path / "sealed", recipients)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert refused.value.errno == errno.EFBIG
 
 
 def test_what_cannot_be_backed_up_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from infra.base.service_names import KINDS
+from infra.cli import run
 from infra.commands.serve import MARKED
 from infra.tools.images import selection
 from infra.tools.images.bill import FILES_DIGEST, bill_of
@@ -230,7 +231,7 @@ def test_the_containerfile_runs_nothing_and_ends_as_nobody_special() -> None:
     assert instructions[:2] == ["ARG", "FROM"]
     assert "RUN" not in instructions
     assert "ADD" not in instructions
-    assert lines[0] == "ARG BASE=docker.io/library/python:3.11-slim"
+    assert lines[0] == "ARG BASE", "without a default, which a tag would be"
     (user,) = (line.split()[1] for line in lines if line.startswith("USER"))
     assert user == "10001:10001"
     (entry,) = (line.partition(" ")[2] for line in lines if line.startswith("ENTRYPOINT"))
@@ -243,3 +244,20 @@ def test_an_installation_of_before_a_new_requirement_is_noticed(monkeypatch: pyt
     monkeypatch.setattr(selection, "_ever_asked_for", lambda: frozenset(name for name, _ in asked))
     with pytest.raises(UsageError, match="httptools is imported, but the installed Tacit does not require it"):
         select(domain_called("relay"))
+
+
+@pytest.mark.parametrize(
+    ("base", "is_taken"),
+    [
+        ("docker.io/library/python:3.11-slim", False),
+        ("python@sha256:abc", False),
+        (f"docker.io/library/python:3.11-slim@sha256:{'ab' * 32}", True),
+    ],
+)
+def test_a_release_is_built_on_a_base_that_its_digest_names(
+    base: str, is_taken: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["staging", "images", "--no-build", "--only", "relay", "--out", str(tmp_path / "out"), "--base", base]
+    assert run([*words, "--release"]) == (0 if is_taken else 1)
+    assert ("a tag, which may name another image" in capsys.readouterr().err) is not is_taken
+    assert (tmp_path / "out").exists() is is_taken

@@ -49,6 +49,7 @@ def filled_in(text: str) -> str:
     """With public values of the right form; which, nobody here asks."""
     text = text.replace("<WITNESS_KEY>", NoteKey("witness.example/tacit", KEY, COSIGNATURE).encode())
     text = text.replace("<LOG_KEY>", NoteKey("analyst.example/log", KEY).encode())
+    text = text.replace("<BACKUP_KEY>", "age1czt3zrnqja0e6rdv2x6tgfvg528reqwme9tcgjkxwhp76d00l3dsytr9rt")
     return re.sub(r"<[A-Z]+_KEY>", b64url(KEY), text)
 
 

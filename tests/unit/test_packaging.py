@@ -93,6 +93,26 @@ def test_the_demo_is_installed_with_what_it_needs_and_nothing_else(project: dict
     assert locked - needed <= FOR_OTHERS
 
 
+def test_a_server_is_installed_from_a_lock_that_is_whole_and_agrees_with_the_others(project: dict[str, Any]) -> None:
+    production, extras = pins("requirements-production.lock"), project["project"]["optional-dependencies"]
+    asked = [*project["project"]["dependencies"], *extras["backup"], *extras["hsm"], *extras["postgres"]]
+    needed = closure(list(map(Requirement, asked)))
+    assert needed - set(production) == set()
+    assert {"asyncpg", "pyrage"} <= needed
+    assert set(production) - needed <= FOR_OTHERS, "nothing of the demo, the tests or the checks"
+    others = {**pins("requirements.lock"), **pins("requirements-test.lock")}
+    assert {name: others[name] for name in production} == production, "what is tested is what runs"
+
+
+def test_aiohttp_stays_where_its_private_attributes_are_known(project: dict[str, Any]) -> None:
+    (line,) = [one for one in project["project"]["dependencies"] if one.startswith("aiohttp")]
+    (version,) = pins("requirements.lock")["aiohttp"]
+    major, minor, _ = map(int, version.split("."))
+    specifier = Requirement(line).specifier
+    assert specifier.contains(f"{major}.{minor}.99")
+    assert not specifier.contains(f"{major}.{minor + 1}.0")
+
+
 def closure(todo: list[Requirement]) -> set[str]:
     """The distributions that requirements bring here."""
     found: set[tuple[str, str]] = set()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import compileall
 import hashlib
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterable
@@ -32,6 +33,11 @@ POOL = "files"
 """The folder of everything that the images share, next to their own folders."""
 REPOSITORY = "localhost/tacit-{}"
 DIGEST_LENGTH = 12
+
+
+def is_pinned(image: str) -> bool:
+    """Whether ``image`` is named by the SHA-256 digest of its contents."""
+    return re.search(r"@sha256:[0-9a-f]{64}$", image) is not None
 
 
 @dataclass(frozen=True)

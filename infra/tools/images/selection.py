@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 DRIVERS = {"sqlalchemy": ("aiosqlite", "asyncpg")}
 """Distributions that another one loads by the name in a database's URL."""
-EXTRAS = ("postgres",)
+EXTRAS = ("backup", "postgres")
 """The extras of Tacit that an image has."""
 SKIPPED = ("__pycache__",)
 
@@ -176,7 +176,7 @@ def _installed(name: str) -> Distribution:
     try:
         return importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError as error:
-        raise missing_extra("an image", "containers,postgres", name) from error
+        raise missing_extra("an image", "backup,containers,postgres", name) from error
 
 
 def distribution_files(distribution: Distribution) -> Iterator[tuple[str, Path]]:

@@ -81,6 +81,9 @@ class Listen(Frozen):
         return self
 
 
+BackupKey = Annotated[str, Field(pattern=r"^age1[02-9ac-hj-np-z]{58}$")]
+
+
 class ServiceConfig(Frozen):
     """Settings of every service. The TLS files are read again when they change."""
 
@@ -110,6 +113,9 @@ class ServiceConfig(Frozen):
     mark_file: ConfigPath | None = None
     """File of the mark by which a service that records what was spent detects a database from the past. Best placed
     where backups do not restore it, such as on another disk; by default in ``state_dir``."""
+    backup_keys: Annotated[tuple[BackupKey, ...], Field(max_length=8)] = ()
+    """Public keys (``age1...``) to which ``tacit backup`` encrypts this service's backups; each private key alone
+    decrypts them, and lies on no machine that makes them."""
     peer_ca: ConfigPath | None = None
     """PEM file of an additional authority to trust for the services that this one calls."""
     client_cert: ConfigPath | None = None
