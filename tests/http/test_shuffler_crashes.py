@@ -111,6 +111,7 @@ async def test_an_analyzer_that_dies_between_chunks_gets_the_rest_and_what_it_di
         for _ in range(3):
             stage.clock.jump(PAUSE)
             await stage.forwarding.step()
+        await stage.follow()  # the log tells the time that has passed
         await found.assert_counted_once()
         assert len(found.sent) == CHUNKS + 3
 

@@ -252,7 +252,9 @@ def test_a_draft_whose_time_was_left_open_and_has_passed_is_published_for_a_late
     after = read_recipe(file.read_bytes(), "dawdled")
     assert after.hash_text == json.loads(shown.out)["hash"], "the file is what was published"
     assert after.interval.start > body["interval"]["start"]
-    assert after.body() == {**body, "interval": after.body()["interval"], "token": after.body()["token"]}
+    timed = {name: after.body()[name] for name in ("batch", "interval", "token")}
+    assert after.body() == {**body, **timed}
+    assert timed["batch"] == {**body["batch"], "time_precision": timed["batch"]["time_precision"]}
 
 
 def test_a_draft_with_a_start_of_its_own_that_has_passed_is_not_published_and_the_next_time_is_offered(
