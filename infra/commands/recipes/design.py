@@ -335,5 +335,5 @@ def draw(needs: Requirements, found: list[Alternative], chosen: Alternative, wan
     try:
         with replacing(path) as draft:
             canvas.savefig(draft, dpi=130)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, UsageError) as error:
         raise UsageError(f"{path}: cannot be written; give --plot another path") from error

@@ -152,5 +152,5 @@ def draw(ways: list[SearchedWay], survey: Survey, path: Path) -> None:
     try:
         with replacing(path) as draft:
             canvas.savefig(draft, dpi=130)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, UsageError) as error:
         raise UsageError(f"{path}: cannot be written; give --plot another path") from error
