@@ -152,7 +152,10 @@ def test_processes_are_named_and_none_is_counted_twice() -> None:
         (["--leader", "http://127.0.0.1:1/"], "give --leader and --helper, or --task"),
         (["--task", "x", "--leader", "a", "--helper", "b"], "give --leader and --helper, or --task"),
         (["--leader", "a", "--helper", "b", "--collector-key", "x"], "--collector-key goes with --task"),
-        (["--leader", "a", "--helper", "b", "--profile", "dap-09"], "--profile must be one of dap-18, janus-main"),
+        (
+            ["--leader", "a", "--helper", "b", "--profile", "dap-09"],
+            "--profile must be one of dap-18, dap-19, janus-main",
+        ),
         (["--leader", "a", "--helper", "b", "--processes", "1,x"], "--processes takes process ids"),
         (["--leader", "a", "--helper", "b"], "name the processes to count"),
         (["--leader", "a", "--helper", "b", "--processes", "1", "--vdaf", "sum"], "--vdaf must be count or histogram"),

@@ -135,7 +135,7 @@ def test_nothing_but_its_command_and_its_load_imports_the_test_api() -> None:
         (["leader", "--insecure-http", "--config", "x"], "--insecure-http is only for interop"),
         (["leader"], "--config is missing"),
         (["interop"], "--role must be one of client, leader, helper, collector"),
-        (["interop", "--role", "leader", "--profile", "dap-09"], "--profile must be one of dap-18, janus-main"),
+        (["interop", "--role", "leader", "--profile", "dap-09"], "--profile must be one of dap-18, dap-19, janus-main"),
         (["interop", "--role", "leader", "--config", "x"], "interop takes no configuration"),
         (["interop", "--role", "leader", "--accept-rollback"], "interop takes no configuration"),
         (["interop", "--role", "leader", "--host", "0.0.0.0"], "only loopback without --insecure-http"),  # noqa: S104
