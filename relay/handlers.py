@@ -14,7 +14,6 @@ from tacit.moments import date_field
 from tacit.service.app import DEPS, UNAVAILABLE
 from tacit.service.hot import add_hot_route
 from tacit.service.http.lean import Asking, HotRoute, Respond
-from tacit.service.http.limits import come_back
 from tacit.service.http.problems import Answer
 
 RELAY = web.AppKey("relay", Relay)
@@ -39,13 +38,13 @@ def add_routes(app: web.Application, relay: Relay, key_sets: LoggedKeySets | Non
             headers["Retry-After"] = str(answer.retry_after)
         return Answer(answer.body, headers, answer.status)
 
-    async def get_key_sets(request: web.Request) -> web.Response:
+    async def get_key_sets(_request: web.Request) -> web.Response:
         """The gateway's key sets as the log shows them: the same bytes for every caller."""
         if key_sets is None:
             raise web.HTTPNotFound
         if not key_sets.document:
-            headers = {"Retry-After": come_back(request.app[DEPS].entropy)}
-            raise Abort(UNAVAILABLE, "the log has shown no key set yet", status=503, title=NOT_YET, headers=headers)
+            # no Retry-After: devices leave a whole origin alone that asks for it, and messages are still forwarded
+            raise Abort(UNAVAILABLE, "the log has shown no key set yet", status=503, title=NOT_YET)
         headers = {"Content-Type": JSON, "Cache-Control": f"public, max-age={KEY_SETS_MAX_AGE}"}
         return web.Response(body=key_sets.document, headers=headers)
 
