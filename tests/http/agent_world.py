@@ -54,7 +54,8 @@ WITNESS_LIMIT = WitnessLimit(
     keys=tuple(NoteKey(name, key.public, COSIGNATURE).encode() for name, key in WITNESSES.items()), k=2
 )
 """Two of three, within a day."""
-RARE = Decimal("0.000000000000000001")
+RARE = Decimal("0.0000000001")
+"""A rate at which no coin says yes (one in 10^10), and at which 10^14 devices still send the contributions expected."""
 ALWAYS = KIT.recipe(rate=Decimal(1), min_batch_size=200)
 NEVER_SAMPLED = KIT.recipe(rate=RARE, min_batch_size=200)
 

@@ -128,10 +128,13 @@ class Stage:
         return Deps(self.clock, entropy, self.network, self.observer, background=False)
 
     async def start(self) -> None:
-        """Start the analyzer, or end it and start it again."""
+        """Start the analyzer, or end it and start it again; then it reads the log, which also tells it the time."""
+        is_first = self.app is None
         await self.inner.unmount(ANALYZER_URL)
         self.app = create_app(self.settings(), self.deps("analyzer"))
         await self.inner.mount(ANALYZER_URL, self.app)
+        if not is_first:
+            await self.follow()
 
     async def start_others(self) -> None:
         """Log, relay, gateway and collector."""

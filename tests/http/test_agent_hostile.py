@@ -189,7 +189,7 @@ AT_THE_LIMIT: dict[str, dict[str, Any]] = {
         "question": VISITS.model_copy(update={"text": "\U0001f600" * 500, "metric": "\u202e" * 200}),
     },
     "widest buckets": {"question": _buckets((-MAX_INTEGER, 0, MAX_INTEGER))},
-    "least rate": {"rate": RARE},
+    "rare": {"rate": RARE},
     "largest B": {"population": 10**7, "min_batch_size": 10**7, "rate": Decimal(1)},
 }
 
@@ -201,7 +201,7 @@ async def test_a_recipe_at_a_limit_goes_the_whole_way(world: World, what: str) -
     world.log.add(KIT.directory_leaf(), *leaves_of(recipe))
     await agent.step()
     entry = await only(store)
-    assert entry.state is (State.NOT_SAMPLED if what == "least rate" else State.SCHEDULED), entry.detail
+    assert entry.state is (State.NOT_SAMPLED if what == "rare" else State.SCHEDULED), entry.detail
     world.clock.jump(max(0.0, entry.send_at - world.clock.now()))
     await agent.send_due()
-    assert len(world.uploads) == (what != "least rate")
+    assert len(world.uploads) == (what != "rare")

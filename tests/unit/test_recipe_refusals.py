@@ -148,6 +148,7 @@ DESIGN = [
         5_000_001,
         "more than 10000000 devices send",
         "5000000; the policy's max_devices",
+        max_devices=10_000_000,
     ),
     bad("contributions-below-batch", "batch.expected_contributions", 199, "199", "expect at least 200"),
     bad(

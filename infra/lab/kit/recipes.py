@@ -111,8 +111,10 @@ class RecipeKit:
 
     @property
     def policy(self) -> Policy:
-        """The default policy, with this cast's analyst, issuer, gateway and aggregators as the trusted ones."""
+        """The default policy, with this cast's analyst, issuer, gateway and aggregators as the trusted ones, and more
+        devices, so that recipes may state the usual contributions beside a rate at which no coin says yes."""
         return Policy(
+            max_devices=10**14,
             analysts={"analyst.example": self._public("analyst")},
             issuers={"issuer.example": self._public("issuer")},
             gateways={"gateway.example": self._public("gateway")},
@@ -376,7 +378,7 @@ def _bad_batches() -> list[Change]:
         ("batch-mode", "batch.mode", "leader_selected"),
         ("batch-mode", "batch.close", "at_B"),
         ("contributions-below-batch", "batch.expected_contributions", 199),
-        ("contributions-over-population", "batch.expected_contributions", 10**9),
+        ("contributions-over-population", "batch.expected_contributions", 10**15),
         ("interval-unaligned", "interval.start", NOW + 1),
         ("interval-over", "interval.start", NOW - 7_200),
         ("interval-too-long", "interval.duration", 32 * 86_400),
