@@ -27,7 +27,7 @@ from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
 from tacit.tlog.leaves import SignedLeaf
 from tacit.tokens.slots import Slot
-from tests.http.agent_world import ENTROPY, Device, World, give_token, only
+from tests.http.agent_world import ENTROPY, RARE, Device, World, give_token, only
 from tests.kit.watched import BEGIN, CELLS, MOST, NOW, SHARED, SINGLE, STEP_SECONDS, STEPS, WatchedKit
 
 KIT = WatchedKit()
@@ -254,7 +254,7 @@ async def test_after_the_deciding_quarter_nobody_is_asked_and_nothing_is_kept(st
 
 
 async def test_a_coin_that_says_no_erases_the_state_and_is_charged(stage: Stage) -> None:
-    rare = KIT.watched(sampling={"rate": "0.000000000000000001"})
+    rare = KIT.watched(sampling={"rate": f"{RARE:f}"})
     stage.publish(rare)
     agent = stage.agent()
     await agent.step()

@@ -11,6 +11,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.one_server import Reporter
 from tacit.aggregator.filled import LOOKS, STEPS
 from tacit.aggregator.one_server.records import packed
+from tacit.aggregator.own_leaves import PAUSES
 from tacit.aggregator.state_keys import generate_state_key, state_key_text
 from tacit.codec import b64url
 from tacit.models.faces.device import Fate
@@ -116,6 +117,7 @@ async def test_the_opt_in_is_signed_before_a_report_is_taken(stage: Stage) -> No
     assert (await stage.recipes()) == {devices.recipe.hash_text: "opt-in-missing"}
     assert (await stage.upload(devices, report)).status == 404
     stage.log.status = 201
+    stage.clock.jump(2 * PAUSES.first)
     await stage.follow()
     await stage.follow()
     (opt_in,) = stage.log.posted

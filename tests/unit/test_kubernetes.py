@@ -35,7 +35,7 @@ MANY = ("leader", "helper", "analyzer", "shuffler")
 KEY = signing_key_from_private(bytes(32)).public
 HTTPS, METRICS, POSTGRES = 8443, 9464, 5432
 PAGE = (ROOT / "docs" / "operations.md").read_text()
-ELSEWHERE = {"state_dir", "listen", "metrics", "drain_seconds", "database_file", "admin_token"}
+ELSEWHERE = {"backup_keys", "state_dir", "listen", "metrics", "drain_seconds", "database_file", "admin_token"}
 """The keys in which a shipped configuration differs from that of docs/operations.md."""
 EVERY_ORGANISATION = pytest.mark.parametrize("organisation", list(ORGANISATIONS))
 EVERY_SERVICE = pytest.mark.parametrize("service", list(SERVICES))
@@ -113,9 +113,14 @@ def test_a_configuration_is_accepted_by_its_service_once_its_public_values_are_f
     assert not config.insecure_http
 
 
-def test_a_policy_whose_values_nobody_filled_in_is_refused() -> None:
+def test_a_key_or_a_policy_whose_values_nobody_filled_in_is_refused(tmp_path: Path) -> None:
+    shipped_file = place_of("leader") / "leader.toml"
+    with pytest.raises(UsageError, match=r"leader\.toml: backup_keys"):
+        load_config(shipped_file, configurations()["leader"])
+    file = tmp_path / "leader.toml"
+    file.write_text(re.sub("(?m)^backup_keys.*\n", "", shipped_file.read_text()))
     with pytest.raises(UsageError, match=r"leader\.toml: policy"):
-        load_config(place_of("leader") / "leader.toml", configurations()["leader"])
+        load_config(file, configurations()["leader"])
 
 
 @pytest.mark.parametrize("service", [service for service in SERVICES if service not in {"analyzer", "admin"}])

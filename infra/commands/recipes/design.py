@@ -12,7 +12,6 @@ import typer
 from infra.authoring.survey_errors import Said
 from infra.authoring.survey_flags import SurveyFile, amount_of_float, asking
 from infra.stacks.command_options import AsJson, policy_of
-from infra.views.influence_words import words_of
 from infra.views.terminal import answers, plain_table, print_json
 from tacit.adapters.disk.files import replacing
 from tacit.errors import FieldError, Refusal, UsageError
@@ -222,6 +221,8 @@ def _zeros_below(one: Alternative) -> float | None:
 
 def _next_lines(needs: Requirements, one: Alternative) -> list[str]:
     """What the next command still needs, and why its epsilon may differ."""
+    from infra.views.influence_words import words_of
+
     answers_flag = ""
     if needs.counts:
         several = f"--buckets or --categories with {needs.cells} answers"

@@ -208,6 +208,8 @@ NOT_BY_TIME = (
             "client_agent/panprivate/slots.py:Slots.make",
             "infra/backing/backing_servers.py:_provided",
             "infra/backing/backups.py:back_up",
+            "infra/backing/backups.py:_aside",
+            "infra/backing/sealed_files.py:unseal",
             "infra/backing/databases.py:_create_server",
             "infra/backing/sqlite_backup.py:put_database",
             "infra/stacks/processes.py:running",
