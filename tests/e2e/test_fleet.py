@@ -30,7 +30,7 @@ from infra.lab.devices.prepared import PreparedHeader, PreparedWriter, Totals
 from infra.lab.devices.profile import Profile
 from infra.lab.devices.shard import Shard, ShardPlan, World
 from infra.lab.fleet.oracle import Oracle, Verdict, noise_bound
-from infra.lab.fleet.origin import Origin, origin_of, population_of, slot_private_key
+from infra.lab.fleet.origin import Origin, open_target, origin_of, population_of, slot_private_key
 from infra.lab.fleet.report import write_report
 from infra.lab.fleet.result import FleetResult
 from infra.lab.fleet.run import Load
@@ -92,8 +92,13 @@ class Stage:
     async def publish(
         self, name: str, slot: int, rate: Decimal, floor: int, question: Question = THREE, **options: Any
     ) -> Destination:
-        """A recipe whose interval has begun, active and verified as a device verifies it; ``options`` of
-        ``tacit.recipe.writing.builder.propose``."""
+        """A recipe as ``proposed`` makes it, active and verified as a device verifies it."""
+        return await self.published(self.proposed(name, slot, rate, floor, question, **options))
+
+    def proposed(
+        self, name: str, slot: int, rate: Decimal, floor: int, question: Question = THREE, **options: Any
+    ) -> Recipe:
+        """A recipe whose interval has begun; ``options`` of ``tacit.recipe.writing.builder.propose``."""
         start = int(self.clock.now()) // 60 * 60
         recipe: Recipe = propose(
             survey_from(
@@ -109,20 +114,26 @@ class Stage:
             ),
             self.layout.parties,
         )
-        return await self.published(recipe)
+        return recipe
 
     async def published(self, recipe: Recipe) -> Destination:
         """A recipe, active and verified as a device verifies it."""
-        leaf = sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, signing_key_of(self.layout))
-        url = f"{self.layout.urls['recipe_server']}/v1/leaves"
-        headers = {"content-type": "application/json"}
-        answer = await self.transport.request("POST", url, headers=headers, body=leaf.encode())
-        assert answer.status == 201, answer.body
+        await self.posted(recipe)
+        await self.stack.settle("recipe_server")
         with pytest.raises(Refusal, match="opt-in-missing"):
             await self.verified(recipe.name)
         for _ in range(3):
             await self.stack.step("leader", "helper", "shuffler", "analyzer", "collector")
         return await self.verified(recipe.name)
+
+    async def posted(self, recipe: Recipe) -> Recipe:
+        """The recipe, once it is in the log."""
+        leaf = sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, signing_key_of(self.layout))
+        url = f"{self.layout.urls['recipe_server']}/v1/leaves"
+        headers = {"content-type": "application/json"}
+        answer = await self.transport.request("POST", url, headers=headers, body=leaf.encode())
+        assert answer.status == 201, answer.body
+        return recipe
 
     async def verified(self, name: str, wait: float = 0.0) -> Destination:
         policy = policy_of(self.layout.policy_path)
@@ -286,6 +297,31 @@ async def test_a_recipe_that_the_log_does_not_show_yet_is_waited_for(stage: Stag
     asking = asyncio.ensure_future(stage.verified("soon", 60.0))
     await asyncio.sleep(0.1)
     assert (await stage.publish("soon", 2, Decimal("0.3"), 20)).recipe == (await asking).recipe
+
+
+async def test_of_several_recipes_with_one_name_the_one_just_published_is_waited_for(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "stack", witnesses=1)
+    async with stage.running():
+        origin = replace(stage.origin, ahead=stage.clock.now() - time.time())
+        older = await stage.publish("twice", 0, Decimal("0.3"), 20)
+        newer = await stage.posted(stage.proposed("twice", 1, Decimal("0.3"), 20))
+        assert (await stage.verified("twice")).recipe == older.recipe, "the log does not show the newer one yet"
+        said: list[str] = []
+        with pytest.raises(UsageError, match=r"is published, but the log does not show it .* do its witnesses run"):
+            await open_target(origin, "twice", 0.5, said.append)
+        asking = asyncio.ensure_future(open_target(origin, "twice", 60.0, said.append))
+        for _ in range(3):
+            await asyncio.sleep(1.0)
+            await stage.stack.step("recipe_server", "leader", "helper", "collector")
+        assert (await asking).recipe == newer
+        assert said[0] == f"waiting until the log shows recipe {newer.hash_text} (at most 0.5 s)"
+
+
+async def test_a_recipe_that_is_over_is_not_waited_for(stage: Stage) -> None:
+    target = await stage.publish("over", 0, Decimal("0.3"), 20)
+    origin = replace(stage.origin, ahead=target.recipe.interval.end - time.time())
+    with pytest.raises(UsageError, match=r"recipe over, .*, is over; publish a new one"):
+        await open_target(origin, "over", 60.0)
 
 
 @pytest.mark.slow

@@ -10,7 +10,8 @@ import pytest
 
 from infra.cli import run
 from infra.lab.kit.entropy import SeededEntropy
-from infra.stacks.layout import INDEX
+from infra.stacks.agent_configs import agent_config
+from infra.stacks.layout import INDEX, load_layout
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
 from tacit.extras import install_command
@@ -46,7 +47,22 @@ def test_a_usage_error_names_the_option(arguments: list[str], words: str, capsys
 def test_a_stack_that_does_not_run_is_one_line(state_dir: Path, capsys: Capture) -> None:
     assert run([*RUN, "--devices", "5", "--state-dir", str(state_dir)]) == 1
     error = capsys.readouterr().err
-    assert error.startswith("tacit: ")
+    assert error.startswith("tacit: the recipe server at http://127.0.0.1:")
+    assert "does not answer" in error
+    assert error.endswith(f"start the stack with: tacit up --state-dir {state_dir}\n")
+    assert error.count("\n") == 1
+
+
+def test_a_deployment_that_does_not_answer_is_named(state_dir: Path, tmp_path: Path, capsys: Capture) -> None:
+    layout = load_layout(state_dir)
+    config = tmp_path / "agent.json"
+    unused = {"kind": "csv", "path": str(tmp_path / "unused.csv")}
+    config.write_text(agent_config(layout, tmp_path / "state", unused).model_dump_json())
+    authority = ["--agent-config", str(config), "--authority", str(layout.device_authority)]
+    assert run([*RUN, "--devices", "5", *authority]) == 1
+    error = capsys.readouterr().err
+    assert f"the relay at {layout.urls['relay']} does not answer" in error
+    assert "is it running, and is the address right?" in error
     assert error.count("\n") == 1
 
 

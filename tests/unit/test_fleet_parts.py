@@ -33,7 +33,7 @@ from infra.lab.devices.sealing import AHEAD, RequestSenders
 from infra.lab.devices.shard import ShardPlan, ShardResult
 from infra.lab.fleet.oracle import Estimated, Verdict, estimated
 from infra.lab.fleet.origin import population_of
-from infra.lab.fleet.progress import FleetView
+from infra.lab.fleet.progress import FleetView, showing
 from infra.lab.fleet.report import show
 from infra.lab.fleet.result import FleetResult
 from infra.lab.fleet.run import Load
@@ -127,6 +127,21 @@ def test_the_live_view_shows_rate_latency_and_problems() -> None:
     text = console.export_text()
     for word in ("contributions through the relay", "50", "per second", "the relay answered 503", "in flight"):
         assert word in text
+
+
+def test_without_a_terminal_each_stage_and_each_wait_is_a_line() -> None:
+    console = Console(width=120, file=io.StringIO())
+    with showing(console) as view:
+        view.say("waiting until the log shows recipe visits")
+        for stage in ("", "decide", "decide", "wait", "wait", "send"):
+            view.look([Snapshot(stage=stage)])
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().splitlines() == [
+        "waiting until the log shows recipe visits",
+        "coins, randomised answers, journal",
+        "waiting for the recipe's interval",
+        "contributions through the relay",
+    ]
 
 
 class Server:

@@ -9,11 +9,13 @@ import typer
 
 from infra.lab.devices.profile import Profile
 from infra.stacks.command_options import AsJson, StateDir, checked_name, layout_of
-from infra.views.terminal import answers, notes, print_json
+from infra.views.terminal import answers, notes, print_json, span
 from tacit.errors import UsageError
 from tacit.extras import require_extra
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from infra.lab.fleet.run import FleetRun, Load
 
 app = typer.Typer(help="Simulate very many devices over the real wire.", no_args_is_help=True)
@@ -111,6 +113,7 @@ def run(
         raise typer.BadParameter("--devices is needed, or --prepared")
     require_extra("a fleet", "fleet", *EXTRA)
     from infra.lab.fleet.origin import origin_of
+    from infra.lab.fleet.progress import showing
     from infra.lab.fleet.run import Data as Knowledge
     from infra.lab.fleet.run import Load, open_fleet
 
@@ -120,7 +123,10 @@ def run(
     )  # fmt: skip
     origin = origin_of(None if agent_config else layout_of(state_dir), agent_config, authority)
     knowledge = Knowledge(data, population, column, missing)
-    fleet = open_fleet(origin, checked_name(recipe), load, knowledge, model=model, allow_remote=allow_remote)
+    with showing(notes()) as view:
+        fleet = open_fleet(
+            origin, checked_name(recipe), load, knowledge, model=model, allow_remote=allow_remote, say=view.say
+        )
     _run(fleet, load, out, oracle=oracle, as_json=as_json)
 
 
@@ -130,9 +136,10 @@ def _run(fleet: FleetRun, load: Load, out: Path | None, *, oracle: bool, as_json
     from infra.lab.fleet.report import show, write_report
 
     console = notes()
+    _say_which(fleet, console)
     console.print(f"journals: {fleet.folder}")
-    with showing(console) as look:
-        result, verdict = fleet.run(look, oracle)
+    with showing(console) as view:
+        result, verdict = fleet.run(view.look, oracle, view.say)
     written = write_report(result, verdict, load, fleet.target, out) if out is not None else []
     if as_json:
         print_json({**result.document(), "oracle": None if verdict is None else verdict.document()})
@@ -177,13 +184,22 @@ def prepare(
     load = Load(devices=devices, faults=faults, workers=workers, direct=_direct(tokens), limit=limit)
     origin = origin_of(None if agent_config else layout_of(state_dir), agent_config, authority)
     knowledge = Knowledge(data, population, column, missing)
-    fleet = open_fleet(origin, checked_name(recipe), load, knowledge, allow_remote=allow_remote)
-    with showing(notes()) as look:
-        result = fleet.prepare(out.absolute(), look)
+    with showing(notes()) as view:
+        fleet = open_fleet(origin, checked_name(recipe), load, knowledge, allow_remote=allow_remote, say=view.say)
+    _say_which(fleet, notes())
+    with showing(notes()) as view:
+        result = fleet.prepare(out.absolute(), view.look)
     if as_json:
         print_json({**result.document(), "prepared": result.prepared, "bytes": out.stat().st_size})
     else:
         show_prepared(result, load, out, answers())
+
+
+def _say_which(fleet: FleetRun, console: Console) -> None:
+    """Say which recipe is answered: several may have its name."""
+    recipe = fleet.target.recipe
+    asked = span(recipe.interval.start, recipe.interval.end)
+    console.print(f"recipe: {recipe.name}, {recipe.hash_text[:8]}, {asked}")
 
 
 def _direct(tokens: str) -> bool:

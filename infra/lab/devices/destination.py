@@ -7,7 +7,7 @@ secret.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -39,6 +39,8 @@ SHORTEST_PREFIX = 6
 POLL_SECONDS = 1.0
 SHOWN_SECONDS = 10.0
 """Most seconds from a publication until the log shows it to devices."""
+Say = Callable[[str], None]
+"""Tells a person what is being waited for; called again where it is something else."""
 
 
 @dataclass(frozen=True)
@@ -130,16 +132,26 @@ def require_local(*urls: str) -> None:
 
 
 async def verified_target(
-    config: AgentConfig, policy: Policy, device: AttestedDevice, deps: Deps, reference: str, wait: float
+    config: AgentConfig,
+    policy: Policy,
+    device: AttestedDevice,
+    deps: Deps,
+    reference: str,
+    wait: float,
+    *,
+    published: bool = False,
+    say: Say | None = None,
 ) -> Destination:
     """Fetch and verify the log, and the recipe that ``reference`` (its hash, the beginning of it, or its name) means,
     as every device of this policy would. Waits up to ``wait`` seconds for opt-ins that are still to come, and up to
-    ``SHOWN_SECONDS`` of them for a recipe that was just published: witnesses cosign it a moment later.
+    ``SHOWN_SECONDS`` of them for a recipe that was just published: witnesses cosign it a moment later. A recipe that is
+    known to be ``published`` is waited for as long as its opt-ins.
 
     Raises ``Refusal`` where a device would refuse, ``UsageError`` for an unknown recipe, ``TransportError``.
     """
     agent = Agent(config, policy, deps, MemoryAgentStore(), CallableSource(lambda _metric: None), device)
-    began = deps.clock.now()
+    began, shown_within = deps.clock.now(), wait if published else min(wait, SHOWN_SECONDS)
+    said = ""
     while True:
         await agent.sync()
         waited = deps.clock.now() - began
@@ -147,8 +159,12 @@ async def verified_target(
         model = None if live is None else _model_in_time(agent, live, is_late=waited >= wait)
         if live is not None and model is not None:
             break
-        if live is None and waited >= min(wait, SHOWN_SECONDS):
-            raise UsageError(f"the log shows no recipe called {reference}; see: tacit recipe list")
+        if live is None and waited >= shown_within:
+            raise UsageError(_not_shown(reference, published))
+        missing = _awaited(agent, live, reference, wait)
+        if say is not None and missing != said:
+            say(missing)
+        said = missing
         await deps.clock.sleep(POLL_SECONDS)
     series = agent.live.series_of(live.recipe)
     return Destination(
@@ -163,6 +179,25 @@ async def verified_target(
         tls_ca=config.tls_ca,
         insecure_http=config.insecure_http,
     )
+
+
+def _not_shown(reference: str, published: bool) -> str:
+    if published:
+        return (
+            f"recipe {reference} is published, but the log does not show it to devices yet: do its witnesses run? "
+            "(see: tacit status)"
+        )
+    return f"the log shows no recipe called {reference}; see: tacit recipe list"
+
+
+def _awaited(agent: Agent, live: LiveRecipe | None, reference: str, wait: float) -> str:
+    """What is missing until devices take part."""
+    most = f"(at most {wait:g} s)"
+    if live is None:
+        return f"waiting until the log shows recipe {reference} {most}"
+    refusals = agent.refusals(live, ())
+    missing = refusals[0].detail if refusals else "its model has not come yet"
+    return f"waiting for recipe {live.recipe.name}, {_hash(live)[:8]}: {missing} {most}"
 
 
 def _model_in_time(agent: Agent, live: LiveRecipe, is_late: bool) -> bytes | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,8 +10,9 @@ import sqlalchemy as sa
 
 from client_agent.config import AgentConfig
 from client_agent.deciding import Deps
+from infra.authoring.recipe_names import hash_of
 from infra.lab.devices.columns import read_column
-from infra.lab.devices.destination import Destination, verified_target
+from infra.lab.devices.destination import Destination, Say, verified_target
 from infra.lab.devices.events import drawn_events, listed_events
 from infra.lab.devices.population import (
     Population,
@@ -27,14 +28,18 @@ from infra.stacks.layout import Layout
 from services.issuer.schema import SLOT_KEYS
 from tacit.adapters.databases.sql import engine_of
 from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.network.origins import origin_of as origin_of_url
 from tacit.adapters.network.tls import ClientTls
-from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.aggregator.state_keys import read_state_key, state_key_text
 from tacit.errors import DecodeError, UsageError
 from tacit.methods.base.statistics import STATISTICS
 from tacit.models.pan_private.form import PanPrivateParties
 from tacit.models.pan_private_single.form import PanPrivateSingleParties
+from tacit.operations.calls import NoAnswerError
+from tacit.operations.services import logged_recipe
 from tacit.panprivate.elgamal import PrivateKey
+from tacit.ports import HttpResponse, Transport, TransportError
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.encoder_specs import Occurrences, Range
 from tacit.recipe.model import Question, Recipe
@@ -69,17 +74,63 @@ def origin_of(layout: Layout | None, agent_config: Path | None, authority: Path 
     return Origin(load_config(agent_config, AgentConfig), read_secret(authority))
 
 
-async def open_target(origin: Origin, reference: str, wait: float) -> Destination:
-    """Fetch log and recipe, verified once for every device with this policy. Raises what ``verified_target`` raises."""
-    clock, entropy, config = SystemClock(), OsEntropy(), origin.config
+async def open_target(origin: Origin, reference: str, wait: float, say: Say | None = None) -> Destination:
+    """Fetch log and recipe, verified once for every device with this policy. Of several recipes with one name, the
+    newest counts; where the origin is a local stack, the newest that was published, even if the log does not show it
+    to devices yet. Raises what ``verified_target`` raises; a
+    ``TransportError`` names the service."""
+    system, entropy, config, layout = SystemClock(), OsEntropy(), origin.config, origin.layout
+    clock = ShiftedClock(system, start=system.now() + origin.ahead) if origin.ahead else system
     try:
         authority = SoftwareRoot.from_pem(origin.authority)
     except DecodeError as error:
         raise UsageError(f"the fleet's attestation authority: {error}") from error
     device = authority.issue("fleet-policy", entropy, clock.now())
+    start = "" if layout is None else f"start the stack with: tacit up --state-dir {layout.state_dir}"
+    if layout is not None:
+        server = layout.urls["recipe_server"]
+        try:
+            async with layout.transport() as transport:
+                reference = await hash_of(transport, server, reference)
+                _, recipe = await logged_recipe(transport, server, reference)
+        except NoAnswerError as error:
+            raise TransportError(_silent("recipe server", server, error.__cause__ or error, start)) from error
+        if recipe.interval.end <= clock.now():
+            raise UsageError(over(recipe))
     async with HttpTransport(tls=ClientTls(config.tls_ca), insecure_http=config.insecure_http) as transport:
-        deps = Deps(clock, entropy, transport)
-        return await verified_target(config, policy_of(config.policy), device, deps, reference, wait)
+        deps = Deps(clock, entropy, _Named(transport, "relay", start))
+        policy = policy_of(config.policy)
+        return await verified_target(
+            config, policy, device, deps, reference, wait, published=layout is not None, say=say
+        )
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A transport whose failures name the service that does not answer, and say what to do."""
+
+    inner: Transport
+    service: str
+    advice: str
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> HttpResponse:
+        """As the protocol says."""
+        try:
+            return await self.inner.request(method, url, headers=headers, body=body)
+        except TransportError as error:
+            advice = self.advice or "is it running, and is the address right?"
+            raise TransportError(_silent(self.service, origin_of_url(url), error, advice)) from error
+
+
+def _silent(service: str, url: str, error: BaseException, advice: str) -> str:
+    return f"the {service} at {url} does not answer ({error}); {advice}"
+
+
+def over(recipe: Recipe) -> str:
+    """What to say about a recipe whose interval has ended."""
+    return f"recipe {recipe.name}, {recipe.hash_text[:8]}, is over; publish a new one"
 
 
 async def slot_private_key(layout: Layout, target: Destination) -> bytes:

@@ -1,10 +1,11 @@
-"""The live view of a fleet on the terminal: stage, sent, acknowledged, rate, latency, problems by cause."""
+"""The live view of a fleet on the terminal: stage, sent, acknowledged, rate, latency, problems by cause. Where there is
+no terminal, a line for each stage."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -28,16 +29,30 @@ STAGES = {
 
 
 class FleetView:
-    """Draws snapshots; ``look`` is called with the latest snapshot of every worker."""
+    """Draws snapshots; ``look`` is called with the latest snapshot of every worker. ``live`` is None where there is no
+    terminal: then ``console`` gets a line for each stage."""
 
-    def __init__(self, live: Live | None) -> None:
+    def __init__(self, live: Live | None, console: Console | None = None) -> None:
         self._live = live
+        self._console = console
         self._seen: list[tuple[float, int]] = []
+        self._stage = ""
 
     def look(self, snapshots: Sequence[Snapshot]) -> None:
         """Show the progress of the workers."""
+        now_at = merged(snapshots)
         if self._live is not None:
-            self._live.update(self.render(merged(snapshots), time.monotonic()))
+            self._live.update(self.render(now_at, time.monotonic()))
+        elif now_at.stage != self._stage:
+            self._stage = now_at.stage
+            self.say(STAGES.get(now_at.stage, now_at.stage))
+
+    def say(self, text: str) -> None:
+        """Show what is being done or waited for, outside the workers."""
+        if self._live is not None:
+            self._live.update(Text(text, style="bold"))
+        elif self._console is not None:
+            self._console.print(text)
 
     def render(self, now_at: Snapshot, moment: float) -> RenderableType:
         """The live view as of ``moment`` (seconds of a monotonic clock)."""
@@ -76,10 +91,10 @@ def _figure(name: str, value: str) -> Text:
 
 
 @contextlib.contextmanager
-def showing(console: Console) -> Iterator[Callable[[Sequence[Snapshot]], None]]:
-    """A live view on ``console`` while the block runs; none if the console is not a terminal."""
+def showing(console: Console) -> Iterator[FleetView]:
+    """A view on ``console`` while the block runs: live if it is a terminal, otherwise in lines."""
     if not console.is_terminal:
-        yield FleetView(None).look
+        yield FleetView(None, console)
         return
     with Live(console=console, refresh_per_second=4, transient=True) as live:
-        yield FleetView(live).look
+        yield FleetView(live)

@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from infra.lab.devices.destination import Destination, require_local
+from infra.lab.devices.destination import Destination, Say, require_local
 from infra.lab.devices.faults import parse_faults
 from infra.lab.devices.metrics import Snapshot
 from infra.lab.devices.pool import Workers, run_in_processes, run_on_ray
@@ -34,7 +34,7 @@ from infra.lab.devices.series_draws import drawn_rounds
 from infra.lab.devices.shard import ShardPlan, ShardResult
 from infra.lab.fleet.learners import DIGITS, learners_of, trains
 from infra.lab.fleet.oracle import Oracle, Verdict
-from infra.lab.fleet.origin import Origin, open_target, population_of, slot_private_key, state_keys
+from infra.lab.fleet.origin import Origin, open_target, over, population_of, slot_private_key, state_keys
 from infra.lab.fleet.result import FleetResult
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
@@ -81,14 +81,22 @@ class Data:
 
 
 def open_fleet(
-    origin: Origin, reference: str, load: Load, data: Data, *, model: str | None = None, allow_remote: bool = False
+    origin: Origin,
+    reference: str,
+    load: Load,
+    data: Data,
+    *,
+    model: str | None = None,
+    allow_remote: bool = False,
+    say: Say | None = None,
 ) -> FleetRun:
-    """A fleet for the recipe ``reference``, verified as its devices verify it. Raises ``UsageError`` for another
+    """A fleet for the recipe ``reference``, verified as its devices verify it; ``say`` is told what is waited for.
+    Raises ``UsageError`` for another
     machine unless ``allow_remote`` is set, and for a recipe of another model than ``model``; also what ``open_target``
     raises."""
     if not allow_remote:
         require_local(origin.config.relay_url, origin.config.attester_url)
-    target = asyncio.run(open_target(origin, reference, OPT_IN_SECONDS))
+    target = asyncio.run(open_target(origin, reference, OPT_IN_SECONDS, say))
     if model not in (None, target.recipe.model):
         raise UsageError(f"recipe {target.recipe.name} is of model {target.recipe.model}, not {model}")
     if trains(target.recipe) and data.file is None and data.distribution in (None, DIGITS):
@@ -137,8 +145,8 @@ class FleetRun:
         """The folder of the shards' journals."""
         return self._folder
 
-    def run(self, look: Look, oracle: bool) -> tuple[FleetResult, Verdict | None]:
-        """Send everything; with ``oracle``, also compare with what the stack says."""
+    def run(self, look: Look, oracle: bool, say: Say = lambda _text: None) -> tuple[FleetResult, Verdict | None]:
+        """Send everything; with ``oracle``, also compare with what the stack says, and ``say`` what is waited for."""
         layout = self._origin.layout
         if oracle and layout is None:
             raise UsageError("--oracle works with a local stack only (--state-dir)")
@@ -156,6 +164,7 @@ class FleetRun:
             _add_prepared(result, self._load.prepared)
         verdict = None
         if judge is not None:
+            say(f"comparing with what the stack counted, and waiting for the release (at most {RELEASE_PATIENCE:g} s)")
             verdict = asyncio.run(
                 self._with_transport(lambda transport: judge.judge(result, transport, RELEASE_PATIENCE))
             )
@@ -257,7 +266,7 @@ class FleetRun:
         expected = math.ceil((rate + (1 - rate) * dummy_rate) * self._devices)
         count = sum(plan.contributions for plan in plans) or expected
         if left <= 0:
-            raise UsageError(f"recipe {recipe.name} is over; publish a new one")
+            raise UsageError(over(recipe))
         if self._load.rate is not None and count / self._load.rate > left:
             raise UsageError(
                 f"{count} contributions at {self._load.rate:g} a second take longer than the {left:.0f} s "
