@@ -15,6 +15,7 @@ token, key, address or device id.
 from __future__ import annotations
 
 import enum
+import re
 
 
 class TacitError(Exception):
@@ -113,11 +114,16 @@ class Abort(TacitError):
         return in_sentences(self.title or "refused", self.detail)
 
 
+_NAMES_A_MEMBER = re.compile(r"[a-z][\w.-]*:")
+
+
 def in_sentences(title: str, detail: str) -> str:
-    """Join a problem's title and detail: where the title is a sentence, the detail becomes one too."""
+    """Join a problem's title and detail: where the title is a sentence, the detail becomes one too. A detail that
+    begins with the name of a member, such as ``encoder.kind: is unknown``, keeps it as it is spelled."""
     if not detail or not title.endswith((".", "!", "?")):
         return f"{title} {detail}".strip()
-    return f"{title} {detail[0].upper()}{detail[1:]}" + ("" if detail.endswith((".", "!", "?", ")")) else ".")
+    first = detail[0] if _NAMES_A_MEMBER.match(detail) else detail[0].upper()
+    return f"{title} {first}{detail[1:]}" + ("" if detail.endswith((".", "!", "?", ")")) else ".")
 
 
 DAP_ERROR_PREFIX = "urn:ietf:params:ppm:dap:error:"

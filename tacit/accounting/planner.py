@@ -32,15 +32,17 @@ def alternatives(needs: Requirements, stderr: float | None = None) -> list[Alter
     return sorted(found, key=lambda one: one.stderr)
 
 
-def proposal(found: list[Alternative], stderr: float | None = None, model: str = SecureAggregation.name) -> Alternative:
+def proposal(
+    found: list[Alternative], stderr: float | None = None, model: str = SecureAggregation.name, least_batch: int = 0
+) -> Alternative:
     """Choose, from the result of ``alternatives``, a way of the wanted ``model`` that policy allows: the one with the
     fewest contributions within ``stderr``, or the most accurate one without ``stderr``. Raises ``Refusal``:
     ``no-local-guarantee`` where only noise shares would do, ``population-too-small``, or ``accuracy-unreachable`` with
-    the error that can be reached.
+    the error that can be reached. ``least_batch``: the least batch size of policy, for the words of a refusal.
     """
     allowed = [one for one in found if one.available]
     if not allowed:
-        raise _nothing([one for one in found if one.form == model])
+        raise _nothing([one for one in found if one.form == model], least_batch)
     if stderr is None:
         return allowed[0]
     enough = [one for one in allowed if one.stderr <= stderr]
@@ -58,11 +60,16 @@ def proposal(found: list[Alternative], stderr: float | None = None, model: str =
 NO_LOCAL_GUARANTEE = "no-local-guarantee"
 
 
-def _nothing(run: list[Alternative]) -> Refusal:
+def _nothing(run: list[Alternative], least_batch: int) -> Refusal:
     if run and all(one.is_summed for one in run):
         return Refusal(
             NO_LOCAL_GUARANTEE,
             "only noise shares can answer this, and policy requires a local guarantee",
         )
     words = "so few devices cannot fill a batch of the least size that policy allows, in which they hide one another"
+    largest = max((one.batch_size for one in run), default=0)
+    if 0 < largest < least_batch:
+        words = f"a batch of {largest} is below the {least_batch} in which policy lets devices hide one another"
+    elif largest and least_batch:
+        words = f"in a batch of {largest} every way to ask costs a device more than policy allows"
     return Refusal("population-too-small", words)

@@ -96,7 +96,7 @@ def ways_of(survey: Survey, policy: Policy) -> Ways:
     found = sorted([central(needs), *_stated(survey, needs), *_of_other_models(needs)], key=lambda one: one.stderr)
     asked = [one for one in found if one.method is None or survey.wants(type(one.method))]
     try:
-        return Ways(needs, tuple(found), proposal(asked, wanted, survey.model))
+        return Ways(needs, tuple(found), proposal(asked, wanted, survey.model, needs.min_batch_size))
     except Refusal as refusal:
         return Ways(needs, tuple(found), next((one for one in asked if one.available), None), refusal)
 

@@ -138,6 +138,13 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 DOWN = (
     "DROP TABLE round_models",
     "DROP TABLE model_pieces",
+    "ALTER TABLE series DROP COLUMN signing_key",
+    "ALTER TABLE series DROP COLUMN analyst",
+    "ALTER TABLE recipes DROP COLUMN analyst",
+    "DROP INDEX results_by_number",
+    "ALTER TABLE results DROP COLUMN number",
+    "ALTER TABLE series DROP COLUMN end_position",
+    "ALTER TABLE series DROP COLUMN shown_until",
     "UPDATE alembic_version SET version_num = '0010'",
 )
 """Back to the revision before models."""

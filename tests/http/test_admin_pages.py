@@ -416,9 +416,13 @@ async def test_what_policy_forbids_is_said_in_words_to_whoever_cannot_change_it(
     token = browser.csrf
     fields = {"name": "few", "metric": "m", "encoder__kind": "number", "encoder__low": "0", "encoder__high": "50"}
     fields |= {"statistic": "sum", "population": "40000", "min_batch_size": "20"}
-    for randomizer in ({}, {"randomizer": "flips"}):
-        await browser.post("/questions/preview", **fields, **randomizer, csrf=token)
-        assert "without a local guarantee" in browser.page
+    for changes, reason in (
+        ({}, "a batch of 20 is below the 100 in which policy lets devices hide one another"),
+        ({"randomizer": "flips"}, "policy accepts nothing without a local guarantee"),
+        ({"randomizer": "flips", "min_batch_size": "200"}, "policy accepts nothing without a local guarantee"),
+    ):
+        await browser.post("/questions/preview", **{**fields, **changes}, csrf=token)
+        assert reason in browser.page
         assert "allow_unbounded_local" not in browser.page
 
 

@@ -191,7 +191,7 @@ async def test_a_relay_that_has_no_key_sets_yet_fills_nobodys_log(
 ) -> None:
     for _ in range(3):
         answer = await world.inner.request("GET", KEY_SETS)
-        assert (answer.status, "retry-after" in answer.headers) == (503, True)
+        assert (answer.status, "retry-after" in answer.headers) == (503, False), "devices may send meanwhile"
     assert '"level": "error"' not in capsys.readouterr().err
 
 

@@ -74,7 +74,13 @@ def test_a_recipe_of_noise_shares_says_what_it_costs_and_gives_before_anybody_is
         (["--buckets", "0,x"], "such as 0,1,2,4 or 0,0.25,0.5"),
         (["--buckets", "0,0.5,0.50"], "increasing"),
         (["--statistic", "sum", "--low", "0", "--high", "9", "--norm", "3"], "--norm"),
-        (["--statistic", "mean", "--low", "0", "--high", "9", "--mechanism", "local"], "flips"),
+        (
+            [
+                *("--statistic", "vector-sum", "--norm", "3", "--low", "0", "--high", "9", "--length", "3"),
+                *("--mechanism", "local"),
+            ],
+            "flips",
+        ),
         (["--statistic", "vector-sum", "--low", "0", "--high", "9", "--length", "3"], "--norm"),
         (["--boolean", "--low", "1"], "--low"),
         (["--boolean", "--statistic", "histogram"], "--buckets or --categories"),

@@ -166,6 +166,7 @@ async def stage(
             simulation.clock.jump(made[0].interval.start - 1 - simulation.clock.now())
             for device in simulation.devices:
                 await device.agent.prefetch()
+        await simulation.ask_time()
         yield Stage(simulation, made[0], simulation.devices)
 
 

@@ -228,11 +228,11 @@ async def test_a_device_sends_in_one_round_of_a_search_at_most_with_the_law_that
     sent: list[Any],
 ) -> None:
     """The law of ``test_search_privacy``, of whole devices: draw, encoder for the round's candidates, message."""
-    second = round_1((2, 0, 0, 0, 0))
+    second = round_1((2, 0, 0, 0, 0, 0))
     assert second is not None
     rounds, laws = [round_0(), second], []
     for value in (*VALUES, "", 7):
-        held = value if value in VALUES else None
+        held = None if value == "" else value if isinstance(value, str | None) else "zz"  # a number is a text too
         law = await search_law(value, sent, rounds)
         wanted: dict[Any, float] = {(None, None): (1 - RATE) ** 2}
         for at, recipe in enumerate(rounds):

@@ -56,7 +56,7 @@ def test_the_party_of_the_test_api_takes_reports_without_tokens_and_no_others() 
     encoded = [one.encode() for one in (plain, token)]
     job, rejections = prepare_leader(bare, encoded, NOW)
     assert job.report_ids == [plain.report_metadata.report_id]
-    assert [(one.code, one.cause) for one in rejections] == [(ReportError.INVALID_MESSAGE, "extension-unknown")]
+    assert [(one.code, one.cause) for one in rejections] == [(ReportError.UNSUPPORTED_EXTENSION, "extension-unknown")]
     one_by_one = leader.prepare_report(bare, plain, NOW)
     assert not isinstance(one_by_one, Rejection)
     assert one_by_one.nullifier == job.rows.nullifiers[0]

@@ -15,6 +15,8 @@ from tacit.errors import Abort, in_sentences
         ("refused by rule budget-spent:", "nothing is left", "refused by rule budget-spent: nothing is left"),
         ("Your role may not do this.", "", "Your role may not do this."),
         ("", "only a detail", "only a detail"),
+        ("Wrong.", "population: is needed", "Wrong. population: is needed."),
+        ("Wrong.", "encoder.kind: is unknown", "Wrong. encoder.kind: is unknown."),
         ("It failed.", "5 of 6 (see the log)", "It failed. 5 of 6 (see the log)"),
     ],
 )  # fmt: skip

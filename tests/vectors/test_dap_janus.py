@@ -294,7 +294,6 @@ def test_vdaf_configuration_is_equal_where_we_run_the_vdaf_and_refused_elsewhere
         "0000000200080000000000000000",  # Prio3Sum up to 0
         "000000020008ffffffffffffffff",  # Prio3Sum past the modulus of Field64
         "ffff000000040000000f",  # Janus's own test VDAF
-        "ffff100300110000000c00000000000000080000000e02",  # Janus's private multiproof VDAF
     ]
 
 

@@ -91,7 +91,7 @@ def _compare(
     needs = requirements_of(survey, policy, allow_unbounded_local=allow_unbounded_local)
     wanted = None if survey.accuracy is None else float(survey.accuracy) * needs.scale
     found = alternatives(needs, wanted)
-    chosen = _proposed(found, wanted, needs.model)
+    chosen = _proposed(found, wanted, needs.model, needs.min_batch_size)
     if plot is not None:
         require_extra("--plot", "demo", "matplotlib")
         draw(needs, found, chosen, wanted, plot)
@@ -110,12 +110,12 @@ def _compare(
         answers().print(f"drawn in {plot}", soft_wrap=True)
 
 
-def _proposed(found: list[Alternative], wanted: float | None, model: str) -> Alternative:
+def _proposed(found: list[Alternative], wanted: float | None, model: str, least_batch: int) -> Alternative:
     """Return ``proposal``; its refusal for lack of a local guarantee also names this command's flag."""
     from tacit.accounting.planner import NO_LOCAL_GUARANTEE, proposal
 
     try:
-        return proposal(found, wanted, model)
+        return proposal(found, wanted, model, least_batch)
     except Refusal as refusal:
         if refusal.rule != NO_LOCAL_GUARANTEE:
             raise
