@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { readFileSync } from 'node:fs';
-import { encode, keepThreshold, labels, randomise, takesPart } from './answer.mjs';
+import { encode, isRange, keepThreshold, labels, largest, neutral, randomise, takesPart } from './answer.mjs';
 import { reportAad, recipeHash, sharePlaintext, taskOf } from './recipe.mjs';
 import { isOf } from './schema.mjs';
 import { extension } from './token.mjs';
@@ -38,23 +38,24 @@ for (const { recipe, hash, task_configuration: configuration, task_id: id, vdaf_
 }
 
 for (const vector of vectors('answers').recipes) {
-  const { randomizer, question, sampling } = recipes.get(vector.recipe).recipe;
-  if (!['krr', 'rr'].includes(randomizer.name) || sampling.importance) continue;
+  const { recipe } = recipes.get(vector.recipe);
+  const { randomizer, question, sampling } = recipe;
+  if (!['krr', 'rr', 'one-bit'].includes(randomizer.name) || sampling.importance) continue;
   test(`answers to ${vector.recipe} are encoded and randomised, with the coin first`, () => {
-    const k = randomizer.name === 'rr' ? 2 : labels(question.encoder);
+    const k = labels(question.encoder);
     assert.equal(k, randomizer.categories);
     assert.equal(keepThreshold(randomizer.epsilon0, k - 1).toString(16).padStart(32, '0'), vector.keep_threshold);
     for (const { value, encoded, draws, measurement, rate, sent } of vector.answers) {
       assert.equal(encode(question.encoder, value, {}), encoded);
       const own = recorded(draws);
-      assert.equal(randomise(randomizer, encoded, own.draw), measurement);
+      assert.equal(randomise(recipe, encoded, own.draw), measurement);
       own.done();
       const whole = recorded(sent.draws);
-      assert.equal(takesPart(rate, whole.draw) ? randomise(randomizer, encoded, whole.draw) : null, sent.measurement);
+      assert.equal(takesPart(rate, whole.draw) ? randomise(recipe, encoded, whole.draw) : null, sent.measurement);
       whole.done();
     }
     for (const { draws, measurement } of vector.dummies) {
-      assert.equal(randomise(randomizer, null, recorded(draws).draw), measurement);
+      assert.equal(randomise(recipe, null, recorded(draws).draw), measurement);
     }
   });
 }
@@ -67,6 +68,19 @@ test('numbers are compared exactly, and a value that is not a number is missing'
   assert.equal(encode(encoder, '1.', {}), 1);
   const long = ['1e1000', '9'.repeat(31), `0.${'1'.repeat(31)}`];
   for (const value of [...long, '', 'x', '.5', '1_0', true, null, undefined, NaN]) assert.equal(encode(encoder, value, {}), 3);
+});
+
+test('a number is clipped, counted in units above the low end and rounded half to even', () => {
+  const encoder = { kind: 'number', low: -2, high: 10, unit: '0.5' };
+  const expected = [['-2', 0], ['-9e99', 0], [-Infinity, 0], [0, 4], [0.25, 4], [0.75, 6], ['1.2500000000000000000001', 7], [10, 24], ['1e99', 24], [Infinity, 24]];
+  for (const [value, steps] of expected) assert.equal(encode(encoder, value, {}), steps, String(value));
+  for (const value of ['', 'x', true, null, NaN]) assert.equal(encode(encoder, value, {}), null);
+  assert.equal(neutral(encoder), 4);
+  assert.equal(neutral({ ...encoder, low: 1, high: 3 }), 0);
+  assert.equal(neutral({ ...encoder, low: '-0.25', high: '9.75' }), 0);
+  assert.equal(largest(encoder), 24);
+  assert.ok(isRange(encoder) && isRange({ low: 0, high: 1 }));
+  for (const wrong of [{ high: -2 }, { unit: '0.7' }, { unit: 12, low: '-2' }]) assert.ok(!isRange({ ...encoder, ...wrong }));
 });
 
 test("a census asks for the conjunction of the device's attributes", () => {

@@ -165,7 +165,7 @@ export class Device {
     const value = readValue(this.config, recipe.question.metric, this.say);
     const encoded = encode(recipe.question.encoder, value, this.config.attributes);
     if (!takesPart(recipe.sampling.rate)) return { kept: { state: 'decided' }, epsilon, word: 'decided' };
-    const measurement = randomise(recipe.randomizer, encoded);
+    const measurement = randomise(recipe, encoded);
     const secrets = { ...unhex(token.secrets), token: Buffer.from(token.token, 'hex') };
     const { start, duration } = recipe.interval;
     const end = start + duration;

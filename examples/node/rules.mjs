@@ -1,5 +1,5 @@
 // The rules for recipes on this device: docs/schemas/rules.md, and the device's own limits. docs/device.md, section 7.
-import { decimal, labels, rising } from './answer.mjs';
+import { decimal, isRange, labels, largest, rising } from './answer.mjs';
 import { b64url, sha256, text, unb64url } from './bytes.mjs';
 import { hpkeConfig } from './hpke.mjs';
 import { Refusal, isStrongKey } from './merkle.mjs';
@@ -76,21 +76,31 @@ function audience(recipe, policy) {
   check('census-form', recipe.batch.close === 'interval_end', 'a census has one batch');
 }
 
+/** What this device can randomise: for which encoders and statistics, what proves it, and what its claim is called. */
+const METHODS = {
+  krr: {
+    encoders: ['buckets', 'categories', 'attributes'], statistics: ['histogram'], proof: 'Prio3Histogram', mechanism: 'shuffle-fmt22',
+  },
+  rr: { encoders: ['boolean'], statistics: ['count'], proof: 'Prio3Count', mechanism: 'rr-exact' },
+  'one-bit': { encoders: ['number'], statistics: ['sum', 'mean'], proof: 'Prio3Count', mechanism: 'rr-exact' },
+};
+
 function randomizer(recipe, policy) {
   const { randomizer: own, vdaf, question: { encoder, statistic } } = recipe;
   check('randomizer-not-allowed', policy.randomizers.includes(own.name), 'the policy does not list the randomizer');
-  check('randomizer-not-allowed', ['krr', 'rr'].includes(own.name), `this device has krr and rr, not ${own.name}`);
-  const unused = [own.max_weight, own.scale, own.flips, own.maximum, recipe.aggregator_noise];
+  check('randomizer-not-allowed', Object.hasOwn(METHODS, own.name), `this device has ${Object.keys(METHODS).join(', ')}, not ${own.name}`);
+  const method = METHODS[own.name];
+  const unused = [own.max_weight, own.scale, own.flips, own.name === 'one-bit' ? undefined : own.maximum, recipe.aggregator_noise];
   const epsilon0 = own.epsilon0 === undefined ? -1n : decimal(own.epsilon0);
   check('randomizer-parameters', unused.every((each) => each === undefined) && epsilon0 >= 10n ** 12n && epsilon0 <= 40n * 10n ** 18n,
     'its parameters are not those of the randomizer');
-  const [shape, statistics, proof] = own.name === 'krr'
-    ? [['buckets', 'categories', 'attributes'], 'histogram', 'Prio3Histogram'] : [['boolean'], 'count', 'Prio3Count'];
   const length = own.name === 'krr' ? own.categories : 1;
   const plain = vdaf.max_weight === undefined && vdaf.max_measurement === undefined;
-  check('randomizer-vdaf-mismatch', vdaf.name === proof && vdaf.length === length && plain, 'the VDAF proves other outputs');
-  check('encoder-mismatch', shape.includes(encoder.kind) && statistic === statistics && own.categories === labels(encoder) && own.categories >= 2,
-    'encoder, statistic and randomizer do not fit');
+  check('randomizer-vdaf-mismatch', vdaf.name === method.proof && vdaf.length === length && plain, 'the VDAF proves other outputs');
+  const fits = method.encoders.includes(encoder.kind) && method.statistics.includes(statistic);
+  check('encoder-mismatch', fits && own.categories === labels(encoder) && own.categories >= 2, 'encoder, statistic and randomizer do not fit');
+  const numbers = encoder.kind !== 'number' || (isRange(encoder) && own.maximum === largest(encoder));
+  check('encoder-mismatch', numbers, 'the range has no steps, or others than the randomizer states');
   const names = [...(encoder.categories ?? []), ...[encoder.other, encoder.missing].filter((each) => each !== undefined)];
   const lists = [names, ...Object.values(encoder.attributes ?? {})];
   const distinct = lists.every((list) => new Set(list).size === list.length);
@@ -135,8 +145,8 @@ function claim(recipe, policy) {
   check('sampling-one-claimed', rate < one || (!privacy.mechanism.includes('sampling') && a >= b), 'amplification by a rate of 1');
   check('claim-parameters', privacy.n === recipe.batch.min_batch_size && privacy.epsilon0 === own.epsilon0, 'the claim is for another recipe');
   check('delta-cap', decimal(privacy.delta) > 0n && decimal(privacy.delta) <= decimal(policy.max_delta), 'delta is above the cap');
-  const mechanisms = own.name === 'krr' ? ['shuffle-fmt22', 'shuffle-fmt22+sampling'] : ['rr-exact', 'rr-exact+sampling'];
-  check('claim-mechanism', mechanisms.includes(privacy.mechanism), 'not the mechanism of this randomizer');
+  const { mechanism } = METHODS[own.name];
+  check('claim-mechanism', [mechanism, `${mechanism}+sampling`].includes(privacy.mechanism), 'not the mechanism of this randomizer');
   const both = epsilon.both_aggregators_with_relay;
   check('claim-understated', both !== 'unbounded' && decimal(both) >= local, 'claim (d) is below epsilon0');
   const withRelay = policy.max_epsilon_aggregator_with_relay;

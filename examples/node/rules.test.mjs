@@ -107,7 +107,27 @@ test('a randomizer that the policy allows and this device does not have is refus
   changed.randomizer.name = 'oue';
   const policy = withDefaults('policy', {});
   assert.ok(policy.randomizers.includes('oue'));
-  assert.throws(() => checkRecipe(changed, view(), policy, pins, NOW), /randomizer-not-allowed: this device has krr and rr, not oue/);
+  assert.throws(() => checkRecipe(changed, view(), policy, pins, NOW), /randomizer-not-allowed: this device has krr, rr, one-bit, not oue/);
+});
+
+test('a mean is checked for its range, its one bit and its proof', () => {
+  const { recipe: mean } = vectors('recipes').recipes.find((each) => each.recipe.randomizer.name === 'one-bit');
+  const shown = { directories: new Map([[mean.token.epoch, directory]]), optIns: new Map(), slots: new Map() };
+  assert.equal(outcome(mean, shown), 'slot-key-missing', 'every rule about the question passes');
+  for (const [rule, change] of Object.entries({
+    'randomizer-parameters': (r) => { r.randomizer.flips = 2; },
+    'randomizer-vdaf-mismatch': (r) => { r.vdaf.max_measurement = 24; },
+    'encoder-mismatch': (r) => { r.randomizer.maximum = 23; },
+    'claim-mechanism': (r) => { r.privacy.mechanism = 'shuffle-fmt22'; },
+    'claim-cap': (r) => { r.privacy.epsilon.aggregator = '99'; },
+  })) {
+    const changed = structuredClone(mean);
+    change(changed);
+    assert.equal(outcome(changed, shown), rule);
+  }
+  const halved = structuredClone(mean);
+  halved.question.encoder.unit = '0.7';
+  assert.equal(outcome(halved, shown), 'encoder-mismatch');
 });
 
 test('a journal is kept as a whole, for its owner alone, and belongs to one process', () => {

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,8 +29,9 @@ from tacit.adapters.disk.folder_lock import alone_in
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
-from tacit.recipe.derive import task_id
-from tacit.recipe.encoder_specs import Buckets
+from tacit.methods.base.design import SampleDesign
+from tacit.methods.one_bit import OneBit
+from tacit.recipe.derive import randomizer_of, task_id
 from tacit.recipe.model import Question, Recipe, TokenSlot
 from tacit.recipe.writing.builder import propose
 from tacit.tlog.leaves import LeafType, sign_leaf
@@ -51,6 +53,11 @@ LEFT_OUT = (
     "visits: met after",
     "visits: no token",
 )  # on a machine that is too slow
+QUESTIONS: dict[str, dict[str, Any]] = {
+    "histogram": {"encoder": {"kind": "buckets", "edges": [0, "0.5", "2.75", 4]}},
+    "mean": {"encoder": {"kind": "number", "low": 0, "high": 10, "unit": "0.5"}, "randomizer": OneBit.NAME},
+}
+"""What is asked, by its statistic; every device has the datum 3."""
 
 
 @pytest.fixture(scope="module")
@@ -132,13 +139,14 @@ def node_devices(node: str, layout: Layout, output: Path) -> Iterator[None]:
             process.terminate()
 
 
-def recipe_of_next_epoch(layout: Layout, now: float) -> Recipe:
+def recipe_of_next_epoch(layout: Layout, statistic: str, now: float) -> Recipe:
     epoch = int(now // layout.options.epoch_seconds) + 1
-    visits = Buckets(kind="buckets", edges=(0, "0.5", "2.75", 4))
+    options = dict(QUESTIONS[statistic])
+    asked = {"text": "How many doctor visits?", "metric": "mdvis", "statistic": statistic}
     return propose(
         survey_from(
             name="visits",
-            question=Question(text="How many doctor visits?", metric="mdvis", encoder=visits, statistic="histogram"),
+            question=Question.model_validate({**asked, "encoder": options.pop("encoder")}),
             population=DEVICES,
             token=TokenSlot(issuer=layout.parties.issuer.name, epoch=epoch, slot=0),
             start=epoch * layout.options.epoch_seconds,
@@ -146,12 +154,13 @@ def recipe_of_next_epoch(layout: Layout, now: float) -> Recipe:
             rate=Decimal(1),
             min_batch_size=FLOOR,
             time_precision=1,
+            **options,
         ),
         layout.parties,
     )
 
 
-async def publish(stack: Stack, http: HttpTransport) -> Recipe:
+async def publish(stack: Stack, http: HttpTransport, statistic: str = "histogram") -> Recipe:
     """A recipe of the next epoch, in the log as soon as its directory is, early enough for tokens."""
     layout = stack.layout
     deadline = time.monotonic() + 60
@@ -159,7 +168,7 @@ async def publish(stack: Stack, http: HttpTransport) -> Recipe:
         left = layout.options.epoch_seconds - time.time() % layout.options.epoch_seconds
         if left < LEAST_LEFT:
             await asyncio.sleep(left)
-        recipe = await asyncio.to_thread(recipe_of_next_epoch, layout, time.time())
+        recipe = await asyncio.to_thread(recipe_of_next_epoch, layout, statistic, time.time())
         leaf = sign_leaf(LeafType.RECIPE, recipe.body(), layout.parties.analyst.operator, signing_key_of(layout))
         headers = {"Content-Type": media_types.JSON}
         url = f"{stack.url('recipe_server')}/v1/leaves"
@@ -171,14 +180,15 @@ async def publish(stack: Stack, http: HttpTransport) -> Recipe:
         await asyncio.sleep(0.5)
 
 
+@pytest.mark.parametrize("statistic", ["histogram", pytest.param("mean", marks=pytest.mark.slow)])
 async def test_devices_in_javascript_contribute_and_every_acknowledged_report_is_counted(
-    node: str, stack: Stack, tmp_path: Path
+    node: str, stack: Stack, tmp_path: Path, statistic: str
 ) -> None:
     output = tmp_path / "devices"
     async with HttpTransport() as http:
         operator = Operator(stack, http)
         with node_devices(node, stack.layout, output):
-            recipe = await publish(stack, http)
+            recipe = await publish(stack, http, statistic)
 
             async def settled() -> bool:
                 return sum(output.read_text().count(words) for words in (SENT, *LEFT_OUT)) == DEVICES
@@ -189,7 +199,14 @@ async def test_devices_in_javascript_contribute_and_every_acknowledged_report_is
         await asyncio.sleep(max(0.0, recipe.interval.end - time.time()))
         result = await collected(operator, recipe)
         assert result["report_count"] == sent
-        assert sum(bucket["count"] for bucket in result["buckets"]) == sent
+        counted = sum(bucket["count"] for bucket in result["buckets"])
+        if statistic == "histogram":
+            assert counted == sent
+        else:
+            (row,), method, everybody = result["buckets"], randomizer_of(recipe), SampleDesign(1.0)
+            assert row["estimate"] == method.estimate([counted], sent, everybody).values[0]
+            (deviation,) = method.expected_stderrs([3], sent, everybody)
+            assert abs(row["estimate"] - 3) < 4.5 * deviation, "which no number of ones among eight bits exceeds"
         status = f"/v1/tasks/{b64url(task_id(recipe))}/status"
         for service in ("leader", "helper"):
             assert (await operator.document(service, status))["distinct_nullifiers"] == sent

@@ -213,6 +213,25 @@ def test_noise_is_a_number_of_fair_flips_on_top_of_the_scaled_answer() -> None:
             assert measured == sums, "what is proved is what is added, its noise included"
 
 
+def test_a_number_is_rounded_to_an_end_of_its_range_at_random_and_that_bit_kept_or_turned() -> None:
+    (found,) = (one for one in read("answers")["recipes"] if one["recipe"] == "start")
+    recipe = BY_NAME["start"]["recipe"]
+    spec, question = recipe["randomizer"], recipe["question"]["encoder"]
+    low, unit = question["low"], Fraction(question["unit"])
+    assert (spec["maximum"], recipe["vdaf"]["name"]) == ((question["high"] - low) / unit, "Prio3Count")
+    threshold = keep(Decimal(spec["epsilon0"]), 1)
+    assert f"{threshold:032x}" == found["keep_threshold"]
+    for row in found["answers"]:
+        if row["encoded"] is not None:
+            clipped = min(max(Fraction(row["value"]), low), question["high"])
+            assert row["encoded"] == round((clipped - low) / unit), "half to even, as Python rounds fractions"
+    neutral = int(-low / unit)
+    for row in (*found["answers"], *({"encoded": None, **dummy} for dummy in found["dummies"])):
+        rounded, kept = (int(one, 16) for one in row["draws"])
+        bit = int(rounded % spec["maximum"] < (neutral if row["encoded"] is None else row["encoded"]))
+        assert row["measurement"] == (bit if kept < threshold else 1 - bit)
+
+
 def key_of(private: bytes) -> tuple[KEMKeyInterface, KEMKeyInterface]:
     public = X25519PrivateKey.from_private_bytes(private).public_key()
     return KEMKey.from_pyca_cryptography_key(

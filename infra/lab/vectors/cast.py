@@ -14,6 +14,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import NOW, RecipeKit
 from tacit import ohttp
 from tacit.hpke import KeyPair
+from tacit.methods.one_bit import OneBit
 from tacit.methods.rappor import Rappor
 from tacit.recipe.derive import slot_of, task_of
 from tacit.recipe.model import Question, Recipe
@@ -85,6 +86,12 @@ ASKED: dict[str, dict[str, Any]] = {
         "question": _question("How good?", "signal", "histogram", kind="buckets", edges=["-0.5", 0, "0.3", "0.75"])
     },
     "update-proved": {"question": _UPDATE, "proof": "norm"},
+    "start": {
+        "question": _question(
+            "How long does a start take?", "start", "mean", kind="number", low=-2, high=10, unit="0.5"
+        ),
+        "randomizer": OneBit.NAME,
+    },
 }
 """Name of a recipe -> how it differs from ``RecipeKit.recipe``. Together they cover every randomizer, rare answers with
 dummies, and fractions. A recipe's position is its slot, so new ones come last."""
