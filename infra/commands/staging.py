@@ -31,9 +31,9 @@ from infra.commands.staging_options import (
     natures_of,
     wanted_for,
 )
-from infra.commands.up import LOCK, Backends, BatchFloor, ExamplesFile, MaxUpload, ReleaseCap, UnboundedLocal
+from infra.commands.up import Backends, BatchFloor, ExamplesFile, MaxUpload, ReleaseCap, UnboundedLocal
 from infra.stacks.command_options import AsJson, layout_of
-from infra.stacks.layout import INDEX, Layout
+from infra.stacks.layout import INDEX, UP_LOCK, Layout, claim_folder
 from infra.stacks.opening import open_stack
 from infra.tools.images.context import DEFAULT_BASE
 from infra.tools.staging.choices import Driver, Mode
@@ -104,7 +104,8 @@ def up(
     floors = partial(open_stack, folder, seconds, batch_floor, unbounded_local=unbounded)
     opened = partial(floors, release_cap=release_cap, max_upload=max_upload)
     tell = print_json_line if as_json else _show_up
-    with alone_in(folder, LOCK, "a stack runs here; choose another --state-dir, or stop that one"):
+    claim_folder(folder)
+    with alone_in(folder, UP_LOCK, "a stack runs here; choose another --state-dir, or stop that one"):
         if kind is Mode.CONTAINERS:
             _in_containers(folder, opened, crowd, (base, database_image), tell, is_fresh=fresh)
         else:
@@ -170,7 +171,7 @@ def status(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -
     from infra.tools.staging.running import require_running
 
     folder = state_dir.absolute()
-    running = require_running(folder, LOCK)
+    running = require_running(folder, UP_LOCK)
     document = {"mode": running.mode.value, **asyncio.run(_counts(layout_of(folder), running))}
     if as_json:
         print_json(document)
@@ -261,9 +262,9 @@ def _order(act: str, services: Sequence[str], state_dir: Path, also: Sequence[st
     from infra.tools.staging.running import is_held, require_running
 
     folder = state_dir.absolute()
-    require_running(folder, LOCK)
+    require_running(folder, UP_LOCK)
     order = Order(Act(act), services, also)
-    answer = asyncio.run(give_order(folder, order, lambda: is_held(folder, LOCK), SystemClock()))
+    answer = asyncio.run(give_order(folder, order, lambda: is_held(folder, UP_LOCK), SystemClock()))
     if as_json:
         print_json(answer)
     else:
@@ -287,7 +288,7 @@ def agents(
     from infra.tools.staging.running import require_running
 
     folder = state_dir.absolute()
-    require_running(folder, LOCK)
+    require_running(folder, UP_LOCK)
     devices, entropy = Devices.of(folder), OsEntropy()
     if not join + leave + restart:
         raise typer.BadParameter("give --join, --leave or --restart with a number")
@@ -310,7 +311,7 @@ def report(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -
     from infra.tools.staging.running import require_running
 
     folder = state_dir.absolute()
-    require_running(folder, LOCK)
+    require_running(folder, UP_LOCK)
     layout = layout_of(folder)
     document = asyncio.run(_report(layout))
     tell_report(layout, document, SystemClock().now())
@@ -374,7 +375,7 @@ def down(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -> 
     from infra.tools.staging.running import stop_staging
 
     folder = state_dir.absolute()
-    asyncio.run(stop_staging(folder, LOCK, SystemClock()))
+    asyncio.run(stop_staging(folder, UP_LOCK, SystemClock()))
     if as_json:
         print_json({"stopped": str(folder)})
     else:

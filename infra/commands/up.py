@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra.stacks.layout import Layout
+from infra.stacks.layout import UP_LOCK, Layout, claim_folder
 from infra.stacks.opening import (
     DEFAULT_BATCH_FLOOR,
     DEFAULT_MIN_AUDIENCE,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 DEFAULT_AGENTS = 60
 DEFAULT_STATE_DIR = Path(".tacit")
-LOCK = "up.lock"
 
 
 StateFolder = Annotated[Path, typer.Option("--state-dir", help="Where keys, databases and logs live.")]
@@ -213,10 +212,10 @@ def restart(
     from infra.tools.staging.running import is_held
 
     folder = state_dir.absolute()
-    if not is_held(folder, LOCK):
+    if not is_held(folder, UP_LOCK):
         raise UsageError(f"{folder}: no stack runs here; start one with: tacit up --state-dir {state_dir}")
     order = Order(Act.RESTART, services)
-    answer = asyncio.run(give_order(folder, order, lambda: is_held(folder, LOCK), SystemClock()))
+    answer = asyncio.run(give_order(folder, order, lambda: is_held(folder, UP_LOCK), SystemClock()))
     if as_json:
         print_json(answer)
     else:
@@ -247,8 +246,11 @@ def _run(
     from infra.stacks.new_layout import renew_certificates
 
     (deployment, agents, examples), entropy = shape, OsEntropy()
+    claim_folder(folder)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(alone_in(folder, LOCK, "a stack runs here; choose another --state-dir, or stop that one"))
+        stack.enter_context(
+            alone_in(folder, UP_LOCK, "a stack runs here; choose another --state-dir, or stop that one")
+        )
         try:
             layout = open_layout()
             renew_certificates(layout, SystemClock().now())

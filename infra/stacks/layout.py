@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from tacit.signing import SigningKey
 
 INDEX = "stack.json"
+DRAFT = f".{INDEX}.new"
+"""What becomes the index. It is there from the beginning, so that a stack whose making was interrupted is known."""
+UP_LOCK = "up.lock"
+OF_FILE_SYSTEMS = frozenset({"lost+found"})
+"""What an empty folder may hold where a file system begins."""
+FOREIGN_SHOWN = 3
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,26 @@ def load_layout(state_dir: Path) -> Layout:
         raise _no_stack(state_dir) from error
 
 
+def claim_folder(state_dir: Path) -> None:
+    """Make ``state_dir`` a stack's folder, before anything of the stack is written there. Raises ``UsageError`` if it
+    holds files and no stack: keys and databases are not to be mixed with what is somebody else's."""
+    try:
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = sorted(path.name for path in state_dir.iterdir())
+        if INDEX in found or DRAFT in found:
+            return
+        foreign = [name for name in found if name not in {UP_LOCK, *OF_FILE_SYSTEMS}]
+        if not foreign:
+            (state_dir / DRAFT).touch()
+            return
+    except OSError as error:
+        raise UsageError(f"{state_dir}: {error.strerror or 'cannot be used'}") from error
+    shown = ", ".join(foreign[:FOREIGN_SHOWN]) + (", ..." if len(foreign) > FOREIGN_SHOWN else "")
+    raise UsageError(
+        f"{state_dir}: holds files that are not a stack's ({shown}); give a new or empty folder with --state-dir"
+    )
+
+
 def _no_stack(state_dir: Path) -> UsageError:
     return UsageError(f"{state_dir}: no stack here; start one with: tacit up --state-dir {state_dir}")
 
@@ -137,7 +163,7 @@ def write_index(layout: Layout) -> None:
         "gateway_key_config": layout.gateway_key_config,
         "gateway_key_period": layout.gateway_key_period,
     }
-    draft = layout.state_dir / f".{INDEX}.new"
+    draft = layout.state_dir / DRAFT
     draft.write_text(json.dumps(index, indent=1), "utf-8")
     draft.replace(layout.state_dir / INDEX)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from infra.base.how_busy import how_busy
-from infra.stacks.layout import INDEX, Layout, load_layout
+from infra.stacks.layout import INDEX, Layout, claim_folder, load_layout
 from infra.stacks.options import StackOptions
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
@@ -40,7 +40,8 @@ def open_stack(
 ) -> Layout:
     """Return the stack in ``state_dir``, which is created if there is none. An option that is ``None`` accepts what the
     stack has, or takes the default of a new one, whose epochs are long enough for ``agents`` devices. ``network`` and
-    ``containers`` are as in ``StackOptions``. Raises ``UsageError`` if an existing stack has other options."""
+    ``containers`` are as in ``StackOptions``. Raises ``UsageError`` if an existing stack has other options, and
+    as ``claim_folder`` does."""
     epsilon, delta = account
     if not (state_dir / INDEX).exists():
         options = StackOptions(
@@ -78,6 +79,7 @@ def _new_stack(state_dir: Path, options: StackOptions) -> Layout:
     from infra.stacks.new_layout import create_layout
 
     _check_numbers(options)
+    claim_folder(state_dir)
     return create_layout(state_dir, options, OsEntropy(), SystemClock().now())
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from infra.cli import run
-from infra.commands.up import LOCK
-from infra.stacks.layout import INDEX
+from infra.stacks.layout import INDEX, UP_LOCK
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
 from infra.tools.staging.running import RUNNING
@@ -31,9 +30,22 @@ def test_without_a_deployment_it_says_how_to_start_one(command: list[str], tmp_p
     assert "no staging deployment runs here" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", [["up"], ["staging", "up", "--mode", "processes"]])
+def test_a_folder_with_files_of_somebody_else_is_refused_and_left_as_it_is(
+    command: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    for name in ("report.txt", "photos", "b", "c"):
+        (tmp_path / name).write_text("mine")
+    before = sorted(tmp_path.iterdir())
+    assert run([*command, "--agents", "0", "--state-dir", str(tmp_path)]) == 1
+    words = "holds files that are not a stack's (b, c, photos, ...); give a new or empty folder with --state-dir\n"
+    assert capsys.readouterr().err == f"tacit: {tmp_path}: {words}"
+    assert sorted(tmp_path.iterdir()) == before
+
+
 def test_churn_without_a_number_says_what_is_missing(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / RUNNING).write_text(json.dumps({"mode": "processes", "pid": os.getpid(), "agents": {}}))
-    with alone_in(tmp_path, LOCK, "runs"):
+    with alone_in(tmp_path, UP_LOCK, "runs"):
         assert run(["staging", "agents", "--state-dir", str(tmp_path)]) == 2
     assert "give --join, --leave or --restart with a number" in capsys.readouterr().err
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -224,6 +226,25 @@ def test_an_option_that_the_stack_does_not_have_is_refused_not_ignored(tmp_path:
         open_stack(tmp_path / "made", None, batch_floor=37)
     with pytest.raises(UsageError, match="of 20 devices"):
         open_stack(tmp_path / "made", None, min_audience=37)
+
+
+def test_a_stack_whose_making_was_interrupted_is_made_again_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_arguments: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("infra.stacks.new_layout.write_index", fail)
+        with pytest.raises(OSError, match="No space left"):
+            open_stack(tmp_path / "made", None)
+    assert (tmp_path / "made" / "policy.json").exists()
+    (tmp_path / "made" / "images").mkdir()
+    assert load_layout(open_stack(tmp_path / "made", None).state_dir).services
+    with pytest.raises(UsageError, match="holds files that are not a stack's"):
+        open_stack(tmp_path, None)
+    (tmp_path / "disk" / "lost+found").mkdir(parents=True)
+    open_stack(tmp_path / "disk", None)
 
 
 def test_a_device_is_found_where_its_stack_was_moved_to(layout: Layout, tmp_path: Path) -> None:
