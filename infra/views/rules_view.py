@@ -28,10 +28,12 @@ def rules_text(verdicts: Sequence[Mapping[str, Any]]) -> Group:
 
 
 def for_authors(detail: str) -> str:
-    """Return a refusal's ``detail`` with the policy key behind it, for people who may write policies."""
+    """Return a refusal's ``detail`` with the policy key behind it and the flag of a stack that sets it, for people who
+    may write policies."""
     from tacit.rules.privacy import NO_LOCAL_GUARANTEE
 
-    return detail.replace(NO_LOCAL_GUARANTEE, f"{NO_LOCAL_GUARANTEE} (its allow_unbounded_local is false)")
+    key = "its allow_unbounded_local is false; tacit up --allow-unbounded-local starts a stack that accepts it"
+    return detail.replace(NO_LOCAL_GUARANTEE, f"{NO_LOCAL_GUARANTEE} ({key})")
 
 
 def way_text(way: Mapping[str, Mapping[str, Any]]) -> str:

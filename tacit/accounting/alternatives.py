@@ -173,8 +173,13 @@ def stated(needs: Requirements, made: Method, design: SampleDesign, batch: int, 
     within = made.aggregate_epsilon(max(1, batch // 2), needs.delta) <= _half(needs, design.rate, batch)
     within = within and needs.epsilon <= needs.max_with_relay
     within = within and (not made.IS_LOCAL or made.local_epsilon <= needs.max_epsilon0)
-    allowed = found.allowed and within
-    return replace(found, contributions=contributions, allowed=allowed, available=found.available and within)
+    return replace(
+        found,
+        contributions=contributions,
+        allowed=found.allowed and within,
+        available=found.available and within,
+        unguarded=found.unguarded and within,
+    )
 
 
 def _run(
@@ -190,13 +195,16 @@ def _run(
     design = SampleDesign(rate) if design is None else design
     stderr = made.expected_stderrs([needs.truth], needs.population, design, needs.squares)[0]
     proof = made.proof
-    allowed = proof is not None and (made.IS_LOCAL or needs.allow_unbounded_local) and batch >= needs.min_batch_size
+    guarded = made.IS_LOCAL or needs.allow_unbounded_local
+    fitting = proof is not None and batch >= needs.min_batch_size
+    allowed = fitting and guarded
     return Alternative(
         model, made.NAME, rate, batch, int(rate * needs.population), stderr,
         made.local_epsilon if made.IS_LOCAL else None, method=made, inner=inner,
         chunk_length=None if proof is None else proof.chunk_length,
         upload_bytes=None if proof is None else _upload_bytes(proof),
         available=allowed and needs.model == SecureAggregation.name, form=SecureAggregation.name, allowed=allowed,
+        unguarded=fitting and not guarded,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ def alternatives(needs: Requirements, stderr: float | None = None) -> list[Alter
     summed = (aggregated(needs), *(sampled(needs, method) for method in methods_for(needs.shape)))
     for some in (*summed, *(shuffled(needs, method) for method in shuffled_methods(needs))):
         tried = list(some)
-        tried = [one for one in tried if one.allowed] or tried
+        tried = [one for one in tried if one.allowed] or [one for one in tried if one.unguarded] or tried
         enough = [one for one in tried if stderr is not None and one.stderr <= stderr]
         if enough:
             found.append(min(enough, key=lambda one: (one.contributions, one.stderr)))
@@ -61,10 +61,13 @@ NO_LOCAL_GUARANTEE = "no-local-guarantee"
 
 
 def _nothing(run: list[Alternative], least_batch: int) -> Refusal:
-    if run and all(one.is_summed for one in run):
+    unguarded = [one.randomizer for one in run if one.unguarded]
+    if unguarded or (run and all(one.is_summed for one in run)):
+        names = " or ".join(dict.fromkeys(unguarded)) or run[0].randomizer
         return Refusal(
             NO_LOCAL_GUARANTEE,
-            "only noise shares can answer this, and policy requires a local guarantee",
+            f"only noise shares ({names}) can answer this, and policy requires a local guarantee, which they do not "
+            "have against both aggregators together",
         )
     words = "so few devices cannot fill a batch of the least size that policy allows, in which they hide one another"
     largest = max((one.batch_size for one in run), default=0)

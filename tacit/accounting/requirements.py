@@ -139,7 +139,8 @@ class Alternative:
     ``epsilon0`` is None without a local guarantee; ``inner`` is what a batch may cost before sampling is counted (what
     ``tacit recipe new`` takes); ``form`` is the model of a recipe that asks so, None where this platform does not run
     it. ``allowed``: it runs it, and policy allows that; ``available``: it may also be proposed, as a way of the wanted
-    model. ``trust``: whom a device trusts for the privacy budget.
+    model; ``unguarded``: policy would allow it if it asked for no local guarantee. ``trust``: whom a device trusts for
+    the privacy budget.
 
     ``method`` is what devices would run. It, the ``chunk_length`` of its proof and ``upload_bytes`` are None for ways
     that the platform does not run. A device sends ``messages``, of ``upload_bytes`` together: the leader's share,
@@ -160,6 +161,7 @@ class Alternative:
     available: bool = False
     form: str | None = None
     allowed: bool = False
+    unguarded: bool = False
     trust: str = TWO_SERVERS
     messages: int = 1
 

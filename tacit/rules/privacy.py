@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 
 from tacit.dp.claim import TOLERANCE, UNBOUNDED, Claim, covers, stated_epsilon
 from tacit.errors import Refusal
+from tacit.methods.base.statistics import STATISTICS
+from tacit.methods.registry import methods_of
 from tacit.models.form import Cap
 from tacit.models.forms import form_of
 from tacit.recipe.claims import claim_of
@@ -13,7 +16,7 @@ from tacit.recipe.context import Context
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.privacy import epsilon_of
-from tacit.rules.detail import Bound, Detail, at_least, at_most, exactly
+from tacit.rules.detail import Bound, Detail, at_least, exactly
 
 _SEARCHED = 1 << 14
 """Largest batch up to which a refusal searches for what would pass: computing a claim at half of it takes some
@@ -86,13 +89,9 @@ def claim_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     policy has ``allow_unbounded_local``, and for adversaries against whom the model itself guarantees nothing
     (docs/privacy.md)."""
     epsilon, form = recipe.privacy.epsilon, form_of(recipe.model)
-    unbounded = any(epsilon[one.name] == UNBOUNDED for one in form.adversaries if not one.unprotected)
+    unbounded = [one.name for one in form.adversaries if not one.unprotected and epsilon[one.name] == UNBOUNDED]
     if unbounded and not policy.allow_unbounded_local:
-        return Detail(
-            f"{UNBOUNDED} against both aggregators together: {NO_LOCAL_GUARANTEE}; "
-            f"a randomizer with epsilon0 of at most {policy.max_epsilon_local} passes",
-            at_most("randomizer.epsilon0", policy.max_epsilon_local),
-        )
+        return _without_local_guarantee(recipe, policy, unbounded)
     over = [(one, cap) for one in form.capped() if (cap := policy.cap(one.cap)) is not None]
     over = [(one, cap) for one, cap in over if _is_over(epsilon[one.name], cap)]
     if not over:
@@ -102,6 +101,20 @@ def claim_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     words = f"{adversary.name}: epsilon {epsilon[adversary.name]} is over the cap of {cap}; {lower}"
     needed = {f"privacy.epsilon.{one.name}": Bound(at_most=most) for one, most in over}
     return Detail(f"{words} until it is at most that", needed)
+
+
+def _without_local_guarantee(recipe: Recipe, policy: Policy, unbounded: Sequence[str]) -> str:
+    """The refusal of a recipe whose claims against the adversaries ``unbounded`` bound nothing, with the randomizers
+    that have a local guarantee for its question."""
+    words = f"{' and '.join(unbounded)}: epsilon is {UNBOUNDED}, and {NO_LOCAL_GUARANTEE}"
+    kind, form, most = STATISTICS[recipe.question.statistic], form_of(recipe.model), policy.max_epsilon_local
+    local = [one.NAME for one in methods_of(kind) if one.IS_LOCAL and form.answers_by(one)]
+    local = [name for name in local if name in policy.randomizers]
+    if not local:
+        return f"{words}, which no randomizer has for a {kind.name}"
+    passing = f"randomizer {' or '.join(local)} with epsilon0 of at most {most} passes"
+    needed = {"randomizer.name": Bound(one_of=tuple(local)), "randomizer.epsilon0": Bound(at_most=most)}
+    return Detail(f"{words}; {passing}", needed)
 
 
 def _is_over(claimed: str, cap: str) -> bool:

@@ -194,13 +194,17 @@ def test_what_is_proposed_keeps_the_cap_with_half_a_batch_too(population: int, a
 
 
 @pytest.mark.slow
-def test_without_leave_noise_shares_are_shown_and_not_proposed() -> None:
+def test_without_leave_noise_shares_are_shown_and_not_proposed(capsys: pytest.CaptureFixture[str]) -> None:
     needs = Requirements(40_000, 2, 1.0, 1e-7, statistic="vector-sum", low=-10, high=10, norm=15)
     found = alternatives(needs)
     assert any(way.is_summed for way in found)
     with pytest.raises(Refusal, match="requires a local guarantee") as refused:
         proposal(found)
     assert refused.value.rule == "no-local-guarantee"
+    flags = ["--population", "40000", "--statistic", "vector-sum", "--low", "-10", "--high", "10", "--norm", "15"]
+    assert run(["recipe", "design", *flags, "--cells", "2"]) == 1
+    assert "only noise shares (flips) can answer this" in (said := capsys.readouterr().err)
+    assert "tacit up --allow-unbounded-local" in said
     counts = Requirements(40_000, 8, 1.0, 1e-7)
     assert not proposal(alternatives(counts)).is_summed
     sampled = [way for way in alternatives(counts) if way.is_summed]

@@ -115,6 +115,22 @@ def test_the_default_policy_takes_a_mean_with_a_local_guarantee_and_shows_its_ma
     assert propose(allowed, RecipeKit().parties()).randomizer.name == Flips.NAME
 
 
+def test_where_only_noise_shares_fit_the_refusal_names_the_local_guarantee_and_no_batch() -> None:
+    survey = Survey.from_body(
+        {"population": 1000, "statistic": "mean", "encoder": {"kind": "number", "low": 0, "high": 10}}
+    )
+    ways = ways_of(survey, Policy(max_epsilon_local="0.5"))
+    assert {way.randomizer for way in ways.found if way.unguarded} == {Flips.NAME}
+    assert ways.used is None
+    assert ways.refusal is not None
+    assert ways.refusal.rule == "no-local-guarantee"
+    assert "only noise shares (flips) can answer this" in ways.refusal.detail
+    assert "batch" not in ways.refusal.detail
+    both = ways_of(survey, Policy(max_epsilon_local="0.5", min_batch_size=2000))
+    assert both.refusal is not None
+    assert "is below the 2000 in which policy lets devices hide one another" in both.refusal.detail
+
+
 def test_what_does_not_fit_is_refused_in_words() -> None:
     shape = Shape(SUM, 1, low=1, high=4)
     stated = {"epsilon0": Decimal(1), "categories": 2, "maximum": 3}

@@ -13,6 +13,7 @@ import pytest
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import NOW, VISITS, RecipeKit, changed
 from infra.lab.kit.reports import make_task_kit
+from infra.views.rules_view import for_authors
 from tacit.dp.binomial_noise import epsilon_noise
 from tacit.dp.claim import UNBOUNDED
 from tacit.dp.sampling import amplify_visible
@@ -29,6 +30,7 @@ from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy
 from tacit.roles.collector import AggregateResult
 from tacit.roles.release_noise import noisy_share
+from tacit.rules.detail import needed_of
 from tacit.rules.table import check
 from tacit.vdaf.prio3 import Prio3Sum, Prio3SumVec
 from tacit.vdaf.registry import vdaf_configuration, vdaf_from_configuration
@@ -129,6 +131,15 @@ def test_against_both_aggregators_nothing_is_claimed_and_policies_must_say_that_
     (refusal,) = check(RECIPES["sum"], KIT.policy, DRAFT)
     assert "without a local guarantee" in refusal.detail
     assert "allow_unbounded_local" not in refusal.detail
+    assert "both_aggregators and both_aggregators_with_relay: epsilon is unbounded" in refusal.detail
+    assert "randomizer one-bit with epsilon0 of at most 8 passes" in refusal.detail
+    assert needed_of(refusal.detail) == [
+        {"randomizer.name": {"one_of": ["one-bit"]}, "randomizer.epsilon0": {"at_most": "8"}}
+    ]
+    (refusal,) = check(RECIPES["vector-sum"], KIT.policy, DRAFT)
+    assert refusal.detail.endswith("without a local guarantee, which no randomizer has for a vector-sum")
+    assert needed_of(refusal.detail) == []
+    assert "tacit up --allow-unbounded-local starts a stack that accepts it" in for_authors(refusal.detail)
 
 
 BAD: list[tuple[str, str, str, Any]] = [

@@ -119,7 +119,8 @@ def _proposed(found: list[Alternative], wanted: float | None, model: str, least_
     except Refusal as refusal:
         if refusal.rule != NO_LOCAL_GUARANTEE:
             raise
-        words = f"{refusal.detail}; one with allow_unbounded_local = true does, as --allow-unbounded-local here"
+        key = "a policy with allow_unbounded_local = true does without it"
+        words = f"{refusal.detail}; {key}: tacit up --allow-unbounded-local; the same flag here proposes them"
         raise Refusal(refusal.rule, words) from refusal
 
 
