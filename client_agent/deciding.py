@@ -208,7 +208,9 @@ class Decider:
         context = log.context(live, self._deps.clock.now())
         found = rules.check(live.recipe, self._policy, context)
         has_learner = self._deps.learner is not None
-        return found + device_rules.check(live.recipe, self._config, context, entries, has_learner=has_learner)
+        return found + device_rules.check(
+            live.recipe, self._config, self._policy, context, entries, has_learner=has_learner
+        )
 
     def _take_part(self, asked: Asked, reply: Reply) -> Decision:
         """Charge the recipe, toss the coin, and make the report, real or dummy, if it says so."""
@@ -245,6 +247,7 @@ class Decider:
             charged_until=0.0 if part is None or cost is None else float(part.charged_until),
             series_hash=b"" if recipe.series is None else unb64url(recipe.series.hash),
             series_index=None if recipe.series is None else recipe.series.index,
+            analyst=recipe.parties.analyst.operator,
         )
 
 

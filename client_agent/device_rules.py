@@ -24,20 +24,27 @@ from tacit.recipe.context import Context
 from tacit.recipe.derive import slot_of
 from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
 from tacit.recipe.training import External
 from tacit.rules.budget import WITH_RELAY, over_budget
 from tacit.rules.design import outside_epoch
 
 
 def check(
-    recipe: Recipe, config: AgentConfig, context: Context, entries: Sequence[Entry], *, has_learner: bool = False
+    recipe: Recipe,
+    config: AgentConfig,
+    policy: Policy,
+    context: Context,
+    entries: Sequence[Entry],
+    *,
+    has_learner: bool = False,
 ) -> list[Refusal]:
     """Every refusal of these rules; ``entries`` is the journal so far, ``has_learner`` as for ``pins``."""
     found = (
         *pins(recipe, config, has_learner=has_learner),
         _epoch(recipe, config, context),
         _slot(recipe, entries),
-        _budget(recipe, config.budget, context, entries),
+        _budget(recipe, config.budget, policy, context, entries),
     )
     return [refusal for refusal in found if refusal is not None]
 
@@ -121,20 +128,25 @@ def _slot(recipe: Recipe, entries: Sequence[Entry]) -> Refusal | None:
     return Refusal("slot-taken", f"this device met recipe {owner.name} on {where} before; take a free one")
 
 
-def _budget(recipe: Recipe, budget: Budget, context: Context, entries: Sequence[Entry]) -> Refusal | None:
-    """Check that the claim, with everything charged within the budget's days, passes the budget's filter (P21, P40). A
-    series is charged whole, with the first of its rounds."""
+def _budget(
+    recipe: Recipe, budget: Budget, policy: Policy, context: Context, entries: Sequence[Entry]
+) -> Refusal | None:
+    """Check that the claim, with everything charged within the budget's days, passes the budget's filter (P21, P40),
+    and with what its analyst has charged that of the analyst's share (P38). A series is charged whole, with the first
+    of its rounds."""
     charge = charge_of(recipe, ChargeState.PENDING)
     if recipe.series is not None:
         own = unb64url(recipe.series.hash)
         if context.series is None or any(entry.series_hash == own and entry.charged_epsilon for entry in entries):
             return None
         charge = series_charge(context.series, ChargeState.PENDING, context.ended)
-    since, beside = ledger_time(context) - budget.seconds, budget.account.with_relay()
-    refused = _over(charge, budget.account, charged(entries, since))
-    if refused is None and beside is not None:
-        refused = _over(charge.with_relay(), beside, charged(entries, since, with_relay=True))
-        refused = None if refused is None else f"{WITH_RELAY}: {refused}"
+    since = ledger_time(context) - budget.seconds
+    refused = _over(charge, budget.account, entries, since)
+    share = policy.budget_share(budget.account, recipe.parties.analyst.operator)
+    if refused is None and share is not None and share != budget.account:
+        # whoever charged before analysts were recorded may have been this one
+        of_analyst = [one for one in entries if one.analyst in {recipe.parties.analyst.operator, ""}]
+        refused = _over(charge, share, of_analyst, since)
     return None if refused is None else Refusal("budget-spent", refused)
 
 
@@ -154,7 +166,17 @@ def ledger_time(context: Context) -> float:
     return context.now if context.directory is None else min(context.now, float(context.directory.end))
 
 
-def _over(charge: Charge, account: Account, before: tuple[Cost, ...]) -> str | None:
+def _over(charge: Charge, account: Account, entries: Sequence[Entry], since: float) -> str | None:
+    """Why ``charge`` does not fit into the account beside what ``entries`` have charged to it ``since``, for an
+    aggregator by itself or with the relay; None where it fits."""
+    refused, beside = _over_limit(charge, account, charged(entries, since)), account.with_relay()
+    if refused is not None or beside is None:
+        return refused
+    refused = _over_limit(charge.with_relay(), beside, charged(entries, since, with_relay=True))
+    return None if refused is None else f"{WITH_RELAY}: {refused}"
+
+
+def _over_limit(charge: Charge, account: Account, before: tuple[Cost, ...]) -> str | None:
     verdict = ledger.verdict_on(charge.cost, before, account)
     if verdict.fits:
         return None

@@ -105,6 +105,8 @@ class Entry:
     series_hash: bytes = b""
     """For a round: its series. The series is charged with the first entry that has a charge."""
     series_index: int | None = None
+    analyst: str = ""
+    """The operator whose recipe it is; empty for entries from before it was recorded."""
 
     @property
     def answers_round(self) -> bool:

@@ -73,7 +73,8 @@ CREATE TABLE alembic_version (
     CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 )
 """
-REVISIONS = {"0006": (_REVISION, _FACTS, _PREFETCHES, _ENTRIES, _SERIES)}
+_ANALYSTS = "ALTER TABLE entries ADD COLUMN analyst TEXT DEFAULT '' NOT NULL"
+REVISIONS = {"0006": (_REVISION, _FACTS, _PREFETCHES, _ENTRIES, _SERIES), "0007": (_ANALYSTS,)}
 """The statements that lead to each revision from the one before, the oldest first; the first lead there from an empty
 file."""
 
@@ -90,8 +91,8 @@ KEPT = {
         "current one",
     ),
     "entries": (
-        "decision, charged epsilon and until when it counts, series and index, slot, when and until when to send, in "
-        "which model, the finished report",
+        "decision, whose recipe, charged epsilon and until when it counts, series and index, slot, when and until when "
+        "to send, in which model, the finished report",
         "the report until a server has stored it or it cannot be sent, the row always",
     ),
     "series": (

@@ -125,7 +125,8 @@ export class Device {
       if (!decision) continue;
       this.journal.update((data) => {
         data.recipes[hash] = { name: recipe.name, ...decision.kept };
-        if (decision.epsilon) data.ledger.push({ time: now, epsilon: decision.epsilon });
+        const analyst = recipe.parties.analyst.operator;
+        if (decision.epsilon) data.ledger.push({ time: now, epsilon: decision.epsilon, analyst });
         if (decision.epsilon) delete data.tokens[`${recipe.token.epoch}/${recipe.token.slot}`].secrets;
       });
       this.say(`${recipe.name}: ${decision.word}`);
@@ -154,9 +155,19 @@ export class Device {
 
   #checkBudget(recipe, now) {
     const { epsilon, epsilon_with_relay: withRelay, days } = this.config.budget;
-    const charged = this.journal.data.ledger.filter((each) => each.time > now - days * 86400);
-    const total = charged.reduce((sum, each) => sum + decimal(each.epsilon), decimal(recipe.randomizer.epsilon0));
-    if (total > decimal(epsilon) || (withRelay && total > decimal(withRelay))) throw new Refusal('budget-spent', 'the device has answered enough');
+    const own = recipe.parties.analyst.operator;
+    const { analysts, shares } = this.config.policy;
+    const weights = Object.keys(analysts ?? { [own]: '' }).map((name) => BigInt(shares?.[name] ?? 1));
+    const all = weights.reduce((sum, weight) => sum + weight);
+    const recent = this.journal.data.ledger.filter((each) => each.time > now - days * 86400);
+    const fits = (charged, weight) => {
+      const total = all * charged.reduce((sum, each) => sum + decimal(each.epsilon), decimal(recipe.randomizer.epsilon0));
+      return total <= weight * decimal(epsilon) && (!withRelay || total <= weight * decimal(withRelay));
+    };
+    if (!fits(recent, all)) throw new Refusal('budget-spent', 'the device has answered enough');
+    // charges from before analysts were recorded may have been anybody's
+    const charged = recent.filter((each) => (each.analyst ?? own) === own);
+    if (!fits(charged, BigInt(shares?.[own] ?? 1))) throw new Refusal('budget-spent', "the analyst's share of the budget is spent");
   }
 
   /** Charge, coin, randomised answer, time and report; the caller stores all of it in one write. */

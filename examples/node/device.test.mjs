@@ -102,6 +102,19 @@ test('a device that has answered enough, or comes late, answers nothing and is c
   }
 }));
 
+test('of a budget each analyst has its share, whatever others have spent', () => inFolder(async (path) => {
+  const { operator, signing_key: key } = recipe.parties.analyst;
+  const analysts = { [operator]: key, 'other.example': key };
+  for (const [name, spender, spent, refused] of [['other', 'other.example', '4', false], ['own', operator, '4', true], ['of before', undefined, '4', true]]) {
+    const device = ready(path(name));
+    device.config.policy = { ...device.config.policy, analysts };
+    device.journal.update((data) => { data.ledger.push({ time: NOW - 1, epsilon: spent, ...(spender && { analyst: spender }) }); });
+    await device.step(NOW);
+    assert.equal(/^budget-spent/.test(device.journal.data.recipes[hash].reason ?? ''), refused, name);
+    device.close();
+  }
+}));
+
 test('a device that was off after a failed try plans a new time when it is back', () => inFolder(async (path) => {
   let device;
   for (let i = 0; ; i++) { // until the coin of 1/2 says yes

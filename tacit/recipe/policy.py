@@ -234,18 +234,14 @@ class Policy(Part):
         whole = self.account(name)
         if whole is None or not self.may_charge(name, analyst):
             return None
-        weights = self._chargers(name) or {analyst: 1}
-        part = Fraction(weights[analyst], sum(weights.values()))
-        if part == 1:
-            return whole
-        beside = None if whole.epsilon_with_relay is None else _part(whole.epsilon_with_relay, part)
-        return Account(
-            f"{name}, share of {analyst}",
-            _part(whole.epsilon, part),
-            _part(whole.delta, part),
-            whole.window_seconds,
-            beside,
-        )
+        return _share_of_account(whole, analyst, self._chargers(name) or {analyst: 1})
+
+    def budget_share(self, budget: Account, analyst: str) -> Account | None:
+        """The part of a device's ``budget`` that the analyst may charge, as ``account_share``: all of it where this
+        policy names nobody, None where it names others."""
+        if self.analysts is None:
+            return budget
+        return _share_of_account(budget, analyst, self.weights) if analyst in self.analysts else None
 
     def cap(self, cap: Cap | None) -> str | None:
         """The limit for this kind of claim at B; None: no limit."""
@@ -298,6 +294,15 @@ def share_of(name: str, weights: Mapping[str, int], whole: int) -> int:
     if name not in weights:
         return 0
     return min(whole, 1 + max(0, whole - len(weights)) * weights[name] // sum(weights.values()))
+
+
+def _share_of_account(whole: Account, analyst: str, weights: Mapping[str, int]) -> Account:
+    part = Fraction(weights[analyst], sum(weights.values()))
+    if part == 1:
+        return whole
+    beside = None if whole.epsilon_with_relay is None else _part(whole.epsilon_with_relay, part)
+    name = f"{whole.name}, share of {analyst}"
+    return Account(name, _part(whole.epsilon, part), _part(whole.delta, part), whole.window_seconds, beside)
 
 
 def _part(whole: Decimal, part: Fraction) -> Decimal:

@@ -198,3 +198,18 @@ async def test_a_file_of_another_version_or_of_another_program_is_refused_and_le
     path.write_bytes(b"no database" * 1000)
     with pytest.raises(Fatal, match="cannot be opened: DatabaseError"):
         await SqlAgentStore.open(path)
+
+
+async def test_a_journal_of_before_analysts_were_recorded_is_brought_up_and_keeps_its_entries(tmp_path: Path) -> None:
+    path = tmp_path / "agent.sqlite3"
+    store = await SqlAgentStore.open(path)
+    entry = Entry(b"h" * 32, "first", State.NOT_SAMPLED, 1.0, charged_epsilon="1", charged_delta="0")
+    await store.decide(entry)
+    await store.close()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("ALTER TABLE entries DROP COLUMN analyst")
+        connection.execute("UPDATE alembic_version SET version_num = '0006'")
+    for _ in range(2):
+        store = await SqlAgentStore.open(path)
+        assert await store.entries() == [entry]
+        await store.close()

@@ -33,7 +33,7 @@ from tacit.ledger.filter import HIGHER, ORDERS, Weight, claims_delta, filter_at,
 from tacit.operations.ledger import plan
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
-from tacit.recipe.policy import AccountLimit
+from tacit.recipe.policy import AccountLimit, Policy
 from tacit.rules.budget import over_budget
 from tacit.rules.table import check
 
@@ -125,7 +125,7 @@ def device(limit: Account) -> Admits:
 
 
 def _device(recipe: Recipe, config: AgentConfig, context: Context, entries: list[Entry]) -> list[str]:
-    refusal = device_rules.RULES["budget-spent"](recipe, config.budget, context, entries)  # type: ignore[operator]
+    refusal = device_rules.RULES["budget-spent"](recipe, config.budget, Policy(), context, entries)  # type: ignore[operator]
     return [] if refusal is None else [refusal.rule]
 
 

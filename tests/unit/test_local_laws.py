@@ -32,6 +32,7 @@ from tacit.methods.paper.histogram import PaperHistogram
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe
+from tacit.recipe.policy import Policy
 from tacit.task.one_server import OneServerTask
 from tacit.tlog.leaves import SignedLeaf
 from tacit.tokens.slots import Slot
@@ -254,5 +255,5 @@ def test_a_void_leaf_gives_nothing_back_to_device_or_account(budget: str, refuse
         relay_url=CATEGORY.parties.relay.url,
         issuer=SimpleNamespace(epoch_seconds=86_400),
     )
-    found = device_rules.check(live.recipe, config, log.context(live, float(NOW)), entries_of(HASHED))
+    found = device_rules.check(live.recipe, config, Policy(), log.context(live, float(NOW)), entries_of(HASHED))
     assert [one.rule for one in found] == (["budget-spent"] if refused else [])

@@ -46,6 +46,7 @@ ACTIVE = Context(
     directory=KIT.directory(),
     opt_ins={role: KIT.opt_in(GOOD, role) for role in ("leader", "helper")},
 )
+POLICY = Policy()
 LEADER_ALONE = {"opt_ins": {"leader": KIT.opt_in(GOOD, "leader")}}
 
 
@@ -384,7 +385,7 @@ def test_a_device_says_in_its_journal_what_is_wrong_and_what_would_pass(
     rule: str, own: AgentConfig, entries: list[Entry], wrong: str, passing: str
 ) -> None:
     context = dataclasses.replace(ACTIVE, directory=None)
-    refusals: list[Refusal] = device_rules.check(GOOD, own, context, entries)
+    refusals: list[Refusal] = device_rules.check(GOOD, own, POLICY, context, entries)
     (refusal,) = [one for one in refusals if one.rule == rule]
     assert wrong in refusal.detail
     assert passing in refusal.detail
@@ -394,10 +395,10 @@ def test_a_clock_that_jumps_ahead_frees_no_budget() -> None:
     charged = Entry(b"x" * 32, "first", State.SENT, NOW, charged_epsilon="9.9", charged_delta="0.000001")
     for years in (1, 2, 50):
         context = dataclasses.replace(ACTIVE, now=NOW + years * 366 * 86_400)
-        refused = device_rules.check(GOOD, config(), context, [charged])
+        refused = device_rules.check(GOOD, config(), POLICY, context, [charged])
         assert "budget-spent" in [refusal.rule for refusal in refused], "the issuer signed no epoch of that time"
     ahead = dataclasses.replace(charged, decided_at=NOW + 366 * 86_400)
-    assert device_rules.check(GOOD, config(), dataclasses.replace(ACTIVE, now=NOW), [ahead]), (
+    assert device_rules.check(GOOD, config(), POLICY, dataclasses.replace(ACTIVE, now=NOW), [ahead]), (
         "nor one that was set back"
     )
 
@@ -418,3 +419,32 @@ def test_a_recipe_that_takes_every_device_is_told_the_claim_to_make() -> None:
 def test_a_refusal_names_times_as_the_recipe_has_them_and_as_people_read_them() -> None:
     assert moment(1_800_000_000) == "1800000000 (2027-01-15 08:00:00 UTC)"
     assert [moment(2**width) for width in (40, 53, 64, 80)] == [str(2**width) for width in (40, 53, 64, 80)]
+
+
+def test_of_a_devices_budget_each_analyst_has_its_share_and_no_more() -> None:
+    own = GOOD.parties.analyst
+    policy = Policy(analysts={own.operator: own.signing_key, "other.example": OTHER_KEY}, shares={"other.example": 3})
+    cost, context = Decimal(CLAIMED), dataclasses.replace(ACTIVE, directory=None)
+
+    def refusal(analyst: str, spent: str, policy: Policy = policy) -> str:
+        entry = Entry(b"x" * 32, "first", State.SENT, NOW, charged_epsilon=spent, charged_delta="0", analyst=analyst)
+        return "; ".join(one.detail for one in device_rules.check(GOOD, config(), policy, context, [entry]))
+
+    assert refusal("other.example", "7") == "", "what another spends of its share is not ours"
+    for spender in (own.operator, ""):
+        assert "account device, share of analyst.example" in refusal(spender, f"{Decimal('2.5') - cost / 2:f}")
+        assert refusal(spender, f"{Decimal('2.5') - cost / 2:f}", POLICY) == "", "alone it has all of it"
+    assert "account device," in refusal("other.example", f"{10 - cost / 2:f}"), "nor is more spent than there is"
+    assert policy.budget_share(config().budget.account, "third.example") is None
+
+
+def test_shares_of_a_budget_are_at_most_the_budget_for_any_weights() -> None:
+    budget = Budget(epsilon="1.0000001", delta="0.00001").account
+    names = [f"{number}.example" for number in range(7)]
+    policy = Policy(
+        analysts=dict.fromkeys(names, OTHER_KEY), shares={name: 1 + 3 * at for at, name in enumerate(names)}
+    )
+    shares = [share for name in names if (share := policy.budget_share(budget, name)) is not None]
+    assert len(shares) == len(names)
+    assert Decimal("0.99999") < sum(share.epsilon for share in shares) <= budget.epsilon
+    assert sum(share.delta for share in shares) <= budget.delta
