@@ -20,6 +20,8 @@ from tacit.errors import UsageError
 UNKNOWN_SOURCE = "/path/to/the/wheel/of/tacit.whl"
 LABORATORY = "infra.lab"
 """The laboratory's package; its folder in a checkout is of the same name."""
+FLEET, FLEET_PACKAGES = "fleet", ("matplotlib", "numpy", "psutil")
+"""The extra of ``tacit fleet``, and the packages of it."""
 
 
 def require_extra(what: str, extra: str, *packages: str) -> None:
@@ -28,6 +30,13 @@ def require_extra(what: str, extra: str, *packages: str) -> None:
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     if missing:
         raise missing_extra(what, extra, *missing)
+
+
+def require_fleet(what: str) -> None:
+    """Raise ``UsageError`` where the laboratory or a package that ``tacit fleet run`` needs is not installed."""
+    if importlib.util.find_spec(LABORATORY) is None:
+        raise missing_laboratory(what)
+    require_extra(what, FLEET, *FLEET_PACKAGES)
 
 
 def missing_extra(what: str, extra: str, *packages: str) -> UsageError:

@@ -13,7 +13,7 @@ import numpy as np
 
 from infra.authoring.devices_at_work import crowd_of
 from infra.authoring.publishing import LOCK
-from infra.authoring.publishing_time import crowd_words
+from infra.authoring.publishing_time import crowd_words, tell_fleet
 from infra.stacks.command_options import policy_of, read_file
 from infra.stacks.layout import Layout
 from infra.views.learn_run_view import PICTURES, drawn
@@ -143,6 +143,7 @@ async def begun(files: Files, at: Place, layout: Layout, key: Signer, start: int
                 "--state-dir shows what fits"
             )
         await require_model_place(at.transport, at.server, _first_round(files))
+        tell_fleet(series.probe, crowd)
         found = await published_series(at, series, key)
         notes().print(f"published {plan.name} as entry {found.index} of the log: it is charged once, in full")
         notes().print(crowd_words(series.probe, crowd), style="dim")

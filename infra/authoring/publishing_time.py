@@ -23,6 +23,7 @@ from infra.views.recipe_outlook import tell_warnings
 from infra.views.terminal import notes, span
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
+from tacit.extras import require_fleet
 from tacit.logview.live import LiveLog
 from tacit.moments import when
 from tacit.operations.drafting import Reserved, is_movable, is_tied, moved, soonest, with_free_slot
@@ -106,7 +107,7 @@ def ready_recipe(recipe: Recipe, layout: Layout, insisted: Insisted, *, signed: 
     if asked_here:
         crowd = asyncio.run(_awaited(recipe, layout, crowd, clock))
     _tell_or_ask(too_few(recipe, crowd) if asked_here else None, "--anyway", said=insisted.anyway)
-    notes().print(crowd_words(recipe, crowd), style="dim")
+    tell_crowd(recipe, crowd)
     tell_warnings(recipe)
     if not signed and is_movable(recipe, layout.options.epoch_seconds):
         live = asyncio.run(_with_keys_for(recipe, layout, crowd, clock, live))
@@ -120,7 +121,9 @@ def ready_recipe(recipe: Recipe, layout: Layout, insisted: Insisted, *, signed: 
 
 def ready_series(series: Series, layout: Layout, insisted: Insisted) -> None:
     """Check that the first round of ``series`` can be asked in time. Raises as ``ready_recipe`` does."""
-    _tell_or_ask(_too_near(series.window(0), layout, crowd_of(layout).pace), "--now", said=insisted.now)
+    crowd = crowd_of(layout)
+    tell_fleet(series.probe, crowd)
+    _tell_or_ask(_too_near(series.window(0), layout, crowd.pace), "--now", said=insisted.now)
 
 
 def require_open(interval: Interval, insisted: Insisted) -> None:
@@ -234,6 +237,23 @@ def too_few(recipe: Recipe, crowd: Crowd) -> str | None:
 def _most(devices: int, sends: float) -> float:
     """The most of ``devices`` that answer, each with probability ``sends``, except with a chance of one in forty."""
     return devices * sends + 2 * math.sqrt(devices * sends * max(0.0, 1 - sends))
+
+
+def tell_crowd(recipe: Recipe, crowd: Crowd) -> None:
+    """Print how many agents are at work, and what is not installed of what would simulate the others."""
+    notes().print(crowd_words(recipe, crowd), style="dim")
+    tell_fleet(recipe, crowd)
+
+
+def tell_fleet(recipe: Recipe, crowd: Crowd) -> None:
+    """Print what ``tacit fleet run`` lacks here, before the question is charged, where ``recipe`` asks more devices
+    than the stack has."""
+    if is_asked_here(recipe, crowd):
+        return
+    try:
+        require_fleet("tacit fleet run, which simulates devices,")
+    except UsageError as error:
+        notes().print(f"{error}. Do so before you publish: that is charged", style="yellow")
 
 
 def crowd_words(recipe: Recipe, crowd: Crowd) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from infra.authoring.devices_at_work import crowd_of
-from infra.authoring.publishing_time import crowd_words, log_with_keys
+from infra.authoring.publishing_time import log_with_keys, tell_crowd
 from infra.authoring.slot_reservations import reservations
 from infra.stacks.command_options import layout_of, policy_of, read_file, write_file
 from infra.stacks.layout import Layout
@@ -54,7 +54,7 @@ async def _new_in_stack(survey: Survey, layout: Layout) -> Drafted:
         if not found.refusals:
             held.add(found.recipe)
     tell_refusals(found.refusals)
-    notes().print(crowd_words(found.recipe, crowd), style="dim")
+    tell_crowd(found.recipe, crowd)
     return found
 
 

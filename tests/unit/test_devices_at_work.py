@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import io
 from dataclasses import replace
 from decimal import Decimal
@@ -14,7 +15,15 @@ import typer
 from client_agent.config import LOCK
 from infra.authoring import publishing_time
 from infra.authoring.devices_at_work import Crowd, crowd_of
-from infra.authoring.publishing_time import crowd_words, is_asked_here, over_words, ready_recipe, require_open, too_few
+from infra.authoring.publishing_time import (
+    crowd_words,
+    is_asked_here,
+    over_words,
+    ready_recipe,
+    require_open,
+    tell_crowd,
+    too_few,
+)
 from infra.authoring.recipe_options import Insisted
 from infra.authoring.slot_reservations import HELD_SECONDS, reservations
 from infra.lab.kit.clock import SimClock
@@ -26,6 +35,7 @@ from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
 from tacit.adapters.disk.folder_lock import alone_in
 from tacit.errors import UsageError
+from tacit.extras import LABORATORY
 from tacit.logview.live import LiveLog
 from tacit.recipe.model import Interval, Recipe
 
@@ -84,6 +94,25 @@ def test_of_a_recipe_that_asks_others_too_it_is_said_that_nobody_knows() -> None
         asking(600), crowd
     )
     assert "no devices of its own" in crowd_words(asking(60), Crowd(0, 0, 2.0))
+
+
+def test_what_a_fleet_lacks_is_said_before_a_question_that_needs_one_is_charged(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tell_crowd(asking(600), Crowd(60, 0, 2.0))
+    assert "needs" not in capsys.readouterr().err
+    found = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "psutil" else found(name))
+    tell_crowd(asking(600), Crowd(60, 0, 2.0))
+    said = " ".join(capsys.readouterr().err.split())
+    assert "tacit fleet run, which simulates devices, needs psutil; install it with:" in said
+    assert "[fleet]" in said
+    assert said.endswith("Do so before you publish: that is charged")
+    tell_crowd(asking(60), Crowd(60, 60, 2.0))
+    assert "psutil" not in capsys.readouterr().err, "the stack's own devices answer"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == LABORATORY else found(name))
+    tell_crowd(asking(600), Crowd(0, 0, 2.0))
+    assert "needs the laboratory; install it with:" in " ".join(capsys.readouterr().err.split())
 
 
 def test_what_nobody_is_asked_any_more_is_published_by_nobody_unless_he_insists(

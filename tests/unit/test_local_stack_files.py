@@ -24,6 +24,7 @@ from rich.console import Console
 from client_agent.config import AgentConfig, Budget
 from infra.base.remembered_servers import amend_config
 from infra.base.service_names import SERVICES
+from infra.cli import run
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.stacks.agent_configs import agent_config
@@ -82,6 +83,23 @@ def test_provisioned_devices_stay_when_more_are_made(layout: Layout) -> None:
     assert more[:2] == first
     assert [(path.parent / "identity.pem").read_bytes() for path in first] == before
     assert len({(path.parent / "identity.pem").read_bytes() for path in more}) == 4
+
+
+def test_devices_get_their_own_data_as_the_page_on_asking_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "ways-to-ask.md").read_text()
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    made = create_layout(tmp_path / ".tacit", StackOptions(), SeededEntropy(8), NOW)
+    provision_agents(made, 2, SeededEntropy(9), NOW)
+    monkeypatch.chdir(tmp_path)
+    Path("starts.csv").write_text("start,crashed\n3.25,0\n7,1\n")
+    exec(compile(program, "ways-to-ask.md", "exec"), {})  # noqa: S102 - the page's own program
+    (command,) = re.findall(r"`tacit (agent check [^`]+)`", page)
+    assert run([*command.split(), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"start": {"value": "3.25", "trouble": ""}}
+    assert run([*command.replace("/0/", "/1/").replace("check start", "check start crashed").split(), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["crashed"]["value"] == "1"
 
 
 def test_keys_that_documents_and_examples_name_are_where_a_stack_puts_them(layout: Layout) -> None:

@@ -11,7 +11,7 @@ from infra.lab.devices.profile import Profile
 from infra.stacks.command_options import AsJson, StateDir, checked_name, layout_of
 from infra.views.terminal import answers, notes, print_json, span
 from tacit.errors import UsageError
-from tacit.extras import require_extra
+from tacit.extras import require_fleet
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Simulate very many devices over the real wire.", no_args_is_help=True)
 
 TOKENS = ("issued", "direct")
-EXTRA = ("matplotlib", "numpy", "psutil")
 DATA_HELP = (
     "uniform, zipf[:EXPONENT] (default) or weights:W,W,... for categories (one weight each); "
     "uniform (default) or normal:MEAN,DEVIATION for numbers and vectors; "
@@ -111,7 +110,7 @@ def run(
     """
     if prepared is None and devices is None:
         raise typer.BadParameter("--devices is needed, or --prepared")
-    require_extra("a fleet", "fleet", *EXTRA)
+    require_fleet("a fleet")
     from infra.lab.fleet.origin import origin_of
     from infra.lab.fleet.progress import showing
     from infra.lab.fleet.run import Data as Knowledge
@@ -174,7 +173,7 @@ def prepare(
     """
     if out.exists():
         raise UsageError(f"{out}: exists already; choose another --out")
-    require_extra("a fleet", "fleet", *EXTRA)
+    require_fleet("a fleet")
     from infra.lab.fleet.origin import origin_of
     from infra.lab.fleet.progress import showing
     from infra.lab.fleet.report import show_prepared
