@@ -6,7 +6,7 @@ through ``tacit.rules.series_table``; a series comes before its rounds. The rule
 ``directory-late``, ``directory-early``; ``opt-in-recipe``, ``opt-in-signer``, ``opt-in-exists``, ``opt-in-mismatch``,
 ``opt-in-late``;
 ``void-recipe``, ``void-signer``, ``void-mismatch``, ``void-opt-in``, ``void-early``, ``void-released``,
-``void-exists``; ``recipe-exists``, ``series-exists``, ``slot-share``; ``series-end-series``,
+``void-exists``; ``recipe-exists``, ``series-exists``, ``series-name``, ``slot-share``; ``series-end-series``,
 ``series-end-signer``, ``series-end-exists``, ``series-end-late``; ``census-room``; ``census-share-recipe``,
 ``census-share-signer``, ``census-share-mismatch``, ``census-share-opt-in``, ``census-share-early``,
 ``census-share-void``, ``census-share-exists``; ``gateway-unknown``, ``ohttp-key-invalid``,
@@ -38,6 +38,7 @@ from tacit.recipe.census import Census
 from tacit.recipe.charges import rightful
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import confirms, task_id_at, vdaf_of
+from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
@@ -181,6 +182,12 @@ class Admission:
         await asyncio.to_thread(series_rules.require, series, self.policy, now, charges)
         if await tx.series.find(series.hash) is not None:
             raise Refusal("series-exists", "the log holds this series already, in another leaf")
+        if isinstance(probe.question.encoder, Update) and await tx.series.is_open(analyst.operator, series.name, now):
+            raise Refusal(
+                "series-name",
+                f"{analyst.operator} has a series called {series.name} that goes on: a training run has a name of its "
+                "own, by which its rounds are found",
+            )
         await SlotTable(tx, self.policy, series.slots.issuer, now).require_free(series)
 
         async def register(tx: RecipeTx, index: int) -> None:

@@ -59,6 +59,13 @@ class SeriesRows:
         is_open = row.end_position is None
         return LoggedSeries(row.hash, row.position, row.ends_at, row.analyst, is_open, row.end_position)
 
+    async def is_open(self, analyst: str, name: str, now: float) -> bool:
+        """Whether the analyst has a series of this name that is neither over at ``now`` nor ended."""
+        own = (SERIES.c.analyst == analyst, SERIES.c.name == name)
+        goes_on = (SERIES.c.ends_at > now, SERIES.c.end_position.is_(None))
+        statement = sa.select(SERIES.c.position).where(*own, *goes_on).limit(1)
+        return (await self._connection.execute(statement)).first() is not None
+
     async def end(self, series: Series, index: int, now: int) -> None:
         """Record that the leaf at ``index`` has ended a series at ``now``: from then on it is charged what its rounds
         cost."""

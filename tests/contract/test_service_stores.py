@@ -155,6 +155,22 @@ async def test_collector_shows_releases_in_their_order_a_page_at_a_time(url: str
         assert await releases.page(5, 3) == ([], None)
 
 
+async def test_recipe_server_knows_which_names_series_have_that_go_on(url: str) -> None:
+    store, series = RecipeStore(url), KIT.series()
+    await store.open()
+    owner, now = series.probe.parties.analyst.operator, float(series.interval.start)
+    async with opened(store):
+        async with store.transaction() as tx:
+            await tx.series.add(series, 0)
+            assert await tx.series.is_open(owner, series.name, now)
+            assert not await tx.series.is_open("other.example", series.name, now)
+            assert not await tx.series.is_open(owner, "another", now)
+            assert not await tx.series.is_open(owner, series.name, LATE)
+        async with store.transaction() as tx:
+            await tx.series.end(series, 1, int(now))
+            assert not await tx.series.is_open(owner, series.name, now)
+
+
 async def test_recipe_server_keeps_its_log_and_gives_a_slot_away_once(url: str) -> None:
     store = RecipeStore(url)
     await store.open()

@@ -13,7 +13,7 @@ import pytest
 
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
-from infra.lab.kit.learning import STROKES
+from infra.lab.kit.learning import STROKES, training_series
 from infra.lab.kit.network import LOSE_REQUEST, LOSE_RESPONSE, Fault, matching
 from infra.lab.kit.recipes import RecipeKit
 from services.admin.questions.followed_log import BESIDE_SECONDS
@@ -309,6 +309,26 @@ async def test_a_name_that_a_series_of_the_log_has_is_refused(world: World) -> N
     await stage.call("POST", f"{path}/submit", {}, status=200)
     await stage.call("POST", f"{path}/approve", {}, role="approver", status=200)
     assert await stage.refused("POST", f"{path}/publish", {}) == (422, "problem:field")
+
+
+async def test_of_two_plans_of_one_name_that_two_services_publish_at_once_one_is_charged(world: World) -> None:
+    stage = world.stage
+    _, draft = await stage.call("POST", "/v1/plans", PLAN, status=201)
+    path = f"/v1/questions/{draft['id']}"
+    await stage.call("POST", f"{path}/submit", {}, status=200)
+    await stage.call("POST", f"{path}/approve", {}, role="approver", status=200)
+    stage.network.plan = matching("/v1/leaves", LOSE_REQUEST, times=1)
+    assert await stage.refused("POST", f"{path}/publish", {}) == (503, "problem:peer-away")
+    other = training_series(KIT, 2, name=str(PLAN["name"]), slot=5)
+    assert (await stage.post_leaf(KIT.series_leaf(other))).status == 201
+
+    _, problem = await stage.call("POST", f"{path}/publish", {}, status=422)
+    assert problem["type"] == "urn:tacit:refusal:series-name"
+    assert "a training run has a name of its own" in problem["detail"]
+    await stage.clock.advance(BESIDE_SECONDS)
+    assert [one.series for one in (await stage.admin.followed_log.live()).series] == [other]
+    shown = await stage.shown(draft["id"])
+    assert (shown["state"], shown["recipe"]) == ("approved", None)
 
 
 async def test_a_service_without_key_or_collector_takes_no_plan(world: World) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.lab.kit.learning import training_series
 from recipe_server.handlers import MODELS
 from recipe_server.models import MOST_BYTES
 from tacit import media_types
@@ -25,6 +26,7 @@ from tests.http.model_stage import (
     OTHER_PATH,
     PATH,
     POLICY,
+    SERIES,
     ModelServer,
     model_server,
     round_of,
@@ -36,6 +38,16 @@ from tests.http.test_recipe_server import URL
 async def server(tmp_path: Path) -> AsyncIterator[ModelServer]:
     async with model_server(tmp_path) as running:
         yield running
+
+
+async def test_of_two_training_runs_with_one_name_the_log_takes_one_until_it_is_over(server: ModelServer) -> None:
+    again = training_series(KIT, 1, slot=3)
+    assert again.name == SERIES.name
+    assert again.hash != SERIES.hash
+    assert await server.refused(KIT.series_leaf(again)) == "series-name"
+    await server.publish(KIT.series_leaf(training_series(KIT, 1, slot=3, name="another")))
+    assert await server.refused(KIT.series_leaf(training_series(KIT, 1, slot=1))) == "series-name"
+    await server.publish(KIT.series_end_leaf(SERIES), KIT.series_leaf(training_series(KIT, 1, slot=1)))
 
 
 async def test_a_file_that_a_round_names_is_taken_and_handed_out_unchanged(server: ModelServer) -> None:
