@@ -7,6 +7,7 @@ noise can be made and a contribution be sent is known when the series is made (`
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import cached_property
 from typing import Annotated, Any, Final, Literal
@@ -24,8 +25,6 @@ from tacit.recipe.series import MAX_SECONDS
 from tacit.recipe.training import MAX_CLIP, Training
 from tacit.recipe.writing.survey import Amount, Fraction, Proven
 
-MAX_PLAN_BYTES: Final = 1 << 16
-"""Length of the longest file."""
 MAX_SEED: Final = (1 << 32) - 1
 MAX_RATE: Final = 10
 """Of an adaptive clip."""
@@ -119,12 +118,16 @@ class Plan(Part):
 
     @classmethod
     def read(cls, data: bytes, name: str) -> Plan:
-        """The plan in a JSON or TOML file called ``name``. Raises ``DecodeError`` and ``FieldError``."""
-        if len(data) > MAX_PLAN_BYTES:
-            raise DecodeError(f"{name}: a plan has at most {MAX_PLAN_BYTES} bytes")
+        """The plan in a JSON or TOML file called ``name``. Raises ``DecodeError`` and ``FieldError``. How long the
+        text is does not matter: every member has its own bound."""
         body = parse_file(data, name)
         if not isinstance(body, dict):
             raise DecodeError(f"{name}: a plan is an object with members")
+        return cls.from_body(body)
+
+    @classmethod
+    def from_body(cls, body: Mapping[str, Any]) -> Plan:
+        """The plan with these members. Raises ``FieldError``."""
         return filled(cls, body, tagged="server")
 
     @cached_property

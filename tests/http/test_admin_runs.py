@@ -398,6 +398,18 @@ async def test_a_plan_is_handed_in_by_the_form_and_its_page_shows_plan_progress_
     assert "Training of" in author.page
 
 
+async def test_the_preview_of_a_plan_takes_what_saving_takes(world: World) -> None:
+    await world.start(max_body=1 << 18)
+    author = await signed_in(world.stage, "analyst")
+    spread_out = json.dumps(PLAN, indent=1).replace("\n", "\n" + 4000 * " ")
+    assert len(spread_out) > 1 << 16
+    await author.get("/plans/new")
+    assert f'data-most="{1 << 18}"' in author.page
+    answer = await author.post("/plans/new", plan=spread_out, do="look")
+    assert (answer.status, "Noise of a round" in author.page) == (200, True)
+    assert (await author.post("/plans/new", plan=spread_out, do="save")).status == 303
+
+
 async def test_the_client_hands_in_a_plan_and_reads_the_run(world: World) -> None:
     def operator(role: str) -> AsyncOperator:
         return AsyncOperator(

@@ -215,7 +215,7 @@ def _body(route: Route, request: web.Request, raw: bytes) -> Any:
         raise DecodeError("the body is not a JSON object")
     if route.body is Survey:
         return Survey.from_body(value)
-    return filled(route.body, value, tagged="server" if route.body is Plan else "")
+    return Plan.from_body(value) if route.body is Plan else filled(route.body, value)
 
 
 def _told(admin: Admin, reply: Reply) -> web.Response:

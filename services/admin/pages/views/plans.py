@@ -12,7 +12,7 @@ from services.admin.pages.visits import Visit
 from services.admin.questions.questions import field_problem
 from services.admin.storage.records import Question
 from tacit.errors import Abort, DecodeError, UsageError
-from tacit.learning.plan import MAX_PLAN_BYTES, Plan
+from tacit.learning.plan import Plan
 from tacit.service.app import abort_of
 from tacit.tlog.canonical import parse_json
 
@@ -35,7 +35,7 @@ async def sent(visit: Visit, question: Question | None) -> web.StreamResponse:
     try:
         body = _body(text)
         if visit.form.get("do") == "look":
-            return await form(visit, text, question, forecast=await _forecast(visit, text))
+            return await form(visit, text, question, forecast=await _forecast(visit, body))
         if question is None:
             found = await visit.act("plan.create", body)
             place = found.headers["Location"].removeprefix("/v1")
@@ -69,7 +69,7 @@ async def form(
         revision=visit.form.get("revision", "" if question is None else str(question.revision)),
         action="/plans/new" if question is None else f"/questions/{question.id}/edit",
         forecast=forecast,
-        most=MAX_PLAN_BYTES,
+        most=visit.admin.config.max_body,
     )
 
 
@@ -78,9 +78,9 @@ def text_of_plan(question: Question) -> str:
     return json.dumps(json.loads(question.text), indent=2, ensure_ascii=False)
 
 
-async def _forecast(visit: Visit, text: str) -> dict[str, Any]:
-    """What the plan would cost: its claim, and pairs of a label and a value."""
-    plan = Plan.read(text.encode(), WHAT)
+async def _forecast(visit: Visit, body: dict[str, Any]) -> dict[str, Any]:
+    """What the plan would cost: its claim, and pairs of a label and a value. It reads the plan as saving does."""
+    plan = Plan.from_body(body)
     visit.admin.publishing.require_run(plan)
     found = (await visit.admin.planner.forecast(visit.who.person.id, plan))["forecast"]
     return {"epsilon": found["epsilon"], "delta": found["delta"], "facts": plan_facts(plan) + forecast_facts(found)}
