@@ -69,6 +69,12 @@ class AsyncSeries:
         answer = await self._caller.send("POST", f"{SERIES}/{part(wanted)}/rounds", {})
         return read(Question, answer.document, etag=answer.etag)
 
+    async def end(self, series: LoggedSeries | str) -> LoggedSeries:
+        """End a series in the log, for good: no further round is asked, and what it has not used is free. Ending it
+        again changes nothing. Raises ``InvalidError`` for a series of another analyst."""
+        wanted = series.hash if isinstance(series, LoggedSeries) else series
+        return read(LoggedSeries, (await self._caller.send("POST", f"{SERIES}/{part(wanted)}/end", {})).document)
+
     def censuses(self) -> AsyncIterator[Census]:
         """Censuses whose shares are all in the log, in the order of the log, fetched page by page."""
         return items(self._caller, "/v1/censuses", "censuses", Census)

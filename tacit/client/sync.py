@@ -36,6 +36,7 @@ class SeriesOf(Blocking):
     all = iterating(AsyncSeries.all)
     get = blocking(AsyncSeries.get)
     draft_next = blocking(AsyncSeries.draft_next)
+    end = blocking(AsyncSeries.end)
     censuses = iterating(AsyncSeries.censuses)
 
 

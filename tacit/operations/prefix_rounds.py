@@ -34,7 +34,7 @@ from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder import StringEncoder
 from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.model import Recipe
-from tacit.recipe.series import Series
+from tacit.recipe.series import Ended, Series
 from tacit.succinct.tree import CONFIDENCE, FALSE_POSITIVE_RATE, at_most, least_share
 
 
@@ -135,12 +135,14 @@ def progress(series: Series, rounds: Sequence[Asked], false_positives: float = F
     return Progress(levels, kept, len(rounds), following, ranked)
 
 
-def next_round(series: Series, found: Progress, now: float) -> Recipe | None:
+def next_round(series: Series, found: Progress, now: float, ended: Ended | None = None) -> Recipe | None:
     """The recipe of the round that follows on the released ones; None where the search is over, or the round that was
     published last is not released. Raises ``UsageError`` if devices cannot decide about it at ``now`` (POSIX seconds)
-    any more."""
+    any more, and where the log shows that the series was ``ended``."""
     if found.following is None:
         return None
+    if ended is not None:
+        raise UsageError(f"entry {ended.index} of the log has ended {series.name}: no round follows")
     index = found.published
     recipe = series.round(index, series.window(index), found.following.text())
     until = asked_until(recipe.interval)

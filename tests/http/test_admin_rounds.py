@@ -236,3 +236,48 @@ async def test_a_series_may_be_signed_elsewhere(stage: Stage) -> None:
     body = {"leaf": leaf}
     _, shown = await stage.call("POST", f"/v1/questions/{question}/signature", body, status=200)
     assert (shown["state"], shown["hash"]) == ("published", series.hash_text)
+
+
+async def test_a_series_is_ended_on_its_page_for_good_and_no_round_follows(
+    stage: Stage, collector: CollectorStub
+) -> None:
+    series = await logged(stage)
+    path = f"/series/{series.hash_text}"
+    viewer, author = await signed_in(stage, "viewer"), await signed_in(stage, "analyst")
+    await viewer.get(path)
+    assert "End this series" not in viewer.page
+    await author.get(path)
+    assert not Html(author.page).wrong
+    assert "End it for good" in author.page
+    assert (await author.post(f"{path}/end")).status == 303
+    _, ended = await stage.call("GET", f"/v1{path}", status=200)
+    live = await stage.admin.followed_log.live()
+    ending = live.ended(series.hash)
+    assert ending is not None
+    assert ended["ended"] == ending.index
+    await author.get(path)
+    assert f"entry {ending.index}</a> of the log; no further round is asked" in author.page
+    assert "End it for good" not in author.page
+    assert not Html(author.page).wrong
+    _, again = await stage.call("POST", f"/v1{path}/end", {}, status=200)
+    assert again["ended"] == ending.index, "once is enough"
+    status, document = await stage.call("POST", f"/v1{path}/rounds", {})
+    assert (status.status, document["type"]) == (409, "urn:tacit:problem:round-waits")
+    assert document["detail"] == f"entry {ending.index} of the log has ended {series.name}: no round follows"
+    acts = (await stage.call("GET", "/v1/audit", status=200))[1]["acts"]
+    assert [one["outcome"] for one in acts if one["what"] == "series.end"] == ["done", "done"]
+
+
+async def test_a_series_is_ended_by_its_own_analyst_and_by_a_service_with_the_key_only(
+    stage: Stage, collector: CollectorStub
+) -> None:
+    series = await logged(stage)
+    path = f"/series/{series.hash_text}"
+    assert await stage.refused("POST", f"/v1{path}/end", {}, role="viewer") == (403, "problem:forbidden")
+    assert await stage.refused("POST", "/v1/series/none/end", {}) == (404, "problem:not-found")
+    await stage.start(**await beside(stage, collector), analyst_key=None)
+    author = await signed_in(stage, "analyst")
+    await author.get(path)
+    assert "End it for good" not in author.page
+    _, document = await stage.call("POST", f"/v1{path}/end", {}, status=422)
+    assert "tacit series end FILE" in document["detail"]

@@ -258,6 +258,24 @@ async def test_a_run_that_somebody_ends_publishes_no_further_round(world: World)
     assert (await world.shown(series))["rounds"][0]["contributions"] == 450
 
 
+async def test_a_run_whose_series_is_ended_in_the_log_is_over_once_its_round_is_released(world: World) -> None:
+    _, series = await world.published()
+    await world.until(series.window(0).start)
+    assert len(await world.rounds(series)) == 1
+    _, ended = await world.stage.call("POST", f"/v1/series/{series.hash_text}/end", {}, status=200)
+    (waiting,) = await world.jobs()
+    assert ended["ended"] is not None
+    assert not waiting["stuck"]
+    world.release((await world.rounds(series))[0])
+    for index in (1, 2):
+        await world.until(series.window(index).start)
+    assert len(await world.rounds(series)) == 1
+    assert await world.jobs() == []
+    assert [one["detail"] for one in await world.acts() if one["what"] == "run.over"] == [
+        "every round is released or passed over, or its series was ended"
+    ]
+
+
 async def test_what_a_plan_costs_is_told_as_by_command_and_what_does_not_fit_is_refused(world: World) -> None:
     stage = world.stage
     _, found = await stage.call("POST", "/v1/forecast", PLAN, role="viewer", status=200)

@@ -221,6 +221,7 @@ METHODS = {
     "job.retry": "jobs.retry",
     "series.list": "series.all",
     "series.show": "series.get",
+    "series.end": "series.end",
     "round.create": "series.draft_next",
     "plan.create": "runs.create",
     "plan.edit": "runs.edit",

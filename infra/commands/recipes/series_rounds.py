@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tacit.operations.series_rounds import Asked
     from tacit.ports import Transport
     from tacit.recipe.model import Recipe
-    from tacit.recipe.series import Series
+    from tacit.recipe.series import Ended, Series
 
 SeriesName = Annotated[str, typer.Argument(metavar="HASH|NAME", help="A series in the stack's log.")]
 Wait = Annotated[
@@ -94,14 +94,14 @@ class _Search:
         from tacit.operations.prefix_rounds import next_round, progress
 
         async with self._layout.transport() as transport:
-            series, rounds = await self._read(transport)
+            series, rounds, ended = await self._read(transport)
             found = progress(series, rounds, self._rate)
-            recipe = next_round(series, found, SystemClock().now())
+            recipe = next_round(series, found, SystemClock().now(), ended)
             return series, found, None if recipe is None else await self._publish(transport, recipe, len(rounds))
 
-    async def _read(self, transport: Transport) -> tuple[Series, list[Asked]]:
-        """The series and its rounds with their releases; the last round is collected first. Raises ``UsageError``, and
-        ``Refusal`` if its batch is refused."""
+    async def _read(self, transport: Transport) -> tuple[Series, list[Asked], Ended | None]:
+        """The series, its rounds with their releases, and how it was ended; the last round is collected first. Raises
+        ``UsageError``, and ``Refusal`` if its batch is refused."""
         from infra.commands.results import collector_access
         from infra.stacks.api import whole_log
         from tacit.operations.prefix_rounds import rounds_of
@@ -121,7 +121,7 @@ class _Search:
             if not found:
                 raise UsageError(f"{recipe.name} is not released; collect it first: tacit collect {recipe.name}")
             rounds.append((recipe, found))
-        return series, rounds
+        return series, rounds, log.ended(series.hash)
 
     async def _publish(self, transport: Transport, recipe: Recipe, index: int) -> dict[str, Any]:
         """Sign the round and put it into the log."""

@@ -183,6 +183,12 @@ ROUTES: Final = (
     Route("GET", "/v1/series/{hash}", "series.show", "One series.", series.shown, _READ, {200: SeriesDocument},
           problems=(404, 502), storing=Storing.NOTHING),
     Route(
+        "POST", "/v1/series/{hash}/end", "series.end",
+        "End a series in the log, for good: no further round is asked, and the slots, the room and the part of the "
+        "account that it has not used are free. Published rounds go on.",
+        series.end, _OPERATE, {200: SeriesDocument}, body=Nothing, problems=(404, 502), storing=Storing.NOTHING,
+    ),
+    Route(
         "POST", "/v1/series/{hash}/rounds", "round.create",
         "Draft the next round of a series that searches for frequent texts. It follows from the releases before it and "
         "cannot be edited; 409 `urn:tacit:problem:round-waits` says why there is none now.",

@@ -20,6 +20,14 @@ async def shown(call: Call) -> Reply:
     return Reply(document_of(await call.admin.followed_log.live(), call.part("hash")))
 
 
+async def end(call: Call) -> Reply:
+    """End a series in the log: no further round is asked, and what it has not used is free."""
+    own = call.part("hash")
+    index = await call.admin.publishing.end_series(own)
+    document = document_of(await call.admin.followed_log.live(), own)
+    return Reply(document.model_copy(update={"ended": index}), target=own, detail=f"entry {index}")
+
+
 async def censuses(call: Call) -> Reply:
     """A page of censuses, in the order of the log."""
     after, limit = call.page()

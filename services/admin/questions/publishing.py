@@ -39,7 +39,7 @@ from tacit.operations.checking import Checked, checked, context_at
 from tacit.operations.design import decided
 from tacit.operations.drafting import Drafted, drafted, refusals_document
 from tacit.operations.pace import Pace
-from tacit.operations.publishing import require_model_place, send_leaf, signed_leaf
+from tacit.operations.publishing import end_of, require_model_place, send_leaf, signed_leaf
 from tacit.operations.series_drafting import drafted_series, searches
 from tacit.operations.services import logged_recipe
 from tacit.ports import Clock, TransportError
@@ -198,6 +198,27 @@ class Publishing:
                 moved += 1
         return moved
 
+    async def end_series(self, series_hash: str) -> int:
+        """End a series of this organisation in the log; returns the index of the leaf that has ended it, which may have
+        been there before. Raises ``Abort``: 404 for a series that the log does not show as live, 503 if the log cannot
+        be reached, 422 if it refuses; ``UsageError`` for a series of another analyst, and without the analyst's key."""
+        found = next((one for one in (await self._log.live()).series if one.series.hash_text == series_hash), None)
+        if found is None:
+            raise not_found("series")
+        if found.ended is not None:
+            return found.ended.index
+        if self._key is None:
+            raise UsageError(
+                "this service does not hold the analyst's key, which signs the end of a series; whoever has it gives: "
+                "tacit series end FILE --server URL --key KEY"
+            )
+        try:
+            index = await self._taken(end_of(found.series, self._key, "analyst"), "its end")
+        except Refusal as refusal:
+            raise refused(refusal) from refusal
+        self._grew(index + 1)
+        return index
+
     def _alone(self, question_id: str) -> asyncio.Lock:
         """The lock that is held while a question is published. It exists as long as anybody holds it or waits for
         it."""
@@ -264,19 +285,24 @@ class Publishing:
         if _published_until(fixed_of(question)) <= self._clock.now():
             return await self._found(question, act)
         try:
-            position = await send_leaf(self._log.transport, self._log.url, SignedLeaf.decode(question.leaf))
+            position = await self._taken(SignedLeaf.decode(question.leaf), "the recipe")
+        except Refusal as refusal:
+            freed = replace(question, recipe=b"", recipe_hash="", leaf=b"")
+            await self._stored(question, freed, act and replace(act, outcome=refusal.rule[:64]))
+            raise refused(refusal) from refusal
+        return await self._stored(question, replace(question, state=QuestionState.PUBLISHED, position=position), act)
+
+    async def _taken(self, leaf: SignedLeaf, what: str) -> int:
+        """Send a leaf; returns its index in the log. Raises ``Refusal`` for a rule of the log, and ``Abort`` (503)
+        where its answer says nothing."""
+        try:
+            return await send_leaf(self._log.transport, self._log.url, leaf)
         except Abort as problem:
             if not problem.type.startswith(REFUSAL_PREFIX):  # not one of the log's rules: perhaps a proxy before it
                 raise away("log", problem.detail or problem.title) from problem
-            rule = problem.type.removeprefix(REFUSAL_PREFIX)
-            freed = replace(question, recipe=b"", recipe_hash="", leaf=b"")
-            await self._stored(question, freed, act and replace(act, outcome=rule[:64]))
-            raise refused(Refusal(rule, problem.detail or problem.title)) from problem
+            raise Refusal(problem.type.removeprefix(REFUSAL_PREFIX), problem.detail or problem.title) from problem
         except (TransportError, DecodeError) as error:
-            raise away(
-                "log", "its answer does not say whether it has the recipe, so the recipe is sent again"
-            ) from error
-        return await self._stored(question, replace(question, state=QuestionState.PUBLISHED, position=position), act)
+            raise away("log", f"its answer does not say whether it has {what}, so it is to be sent again") from error
 
     def _own_act(self, question: Question) -> Act:
         words = f"recipe {question.recipe_hash}, sent again"

@@ -22,23 +22,24 @@ from tacit.operations.prefix_rounds import Progress, next_round, progress, round
 from tacit.operations.series_rounds import Asked
 from tacit.ports import Clock
 from tacit.recipe.model import Recipe
-from tacit.recipe.series import Series
+from tacit.recipe.series import Ended, Series
 from tacit.tlog.canonical import canonical_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Where the search of ``series`` is, after its published ``recipes``."""
+    """Where the search of ``series`` is, after its published ``recipes``; ``ended``: how it was ended, if it was."""
 
     series: Series
     recipes: Sequence[Recipe]
     found: Progress
+    ended: Ended | None = None
 
     def next(self, now: float) -> Recipe:
         """The recipe of the next round. Raises ``Abort`` (409) with the reason, if there is none at ``now``."""
         if reason := self.waits_for(now):
             raise refuse(Problem.ROUND_WAITS, reason)
-        recipe = next_round(self.series, self.found, now)
+        recipe = next_round(self.series, self.found, now, self.ended)
         if recipe is None:
             raise refuse(Problem.ROUND_WAITS, "nothing is left to ask")
         return recipe
@@ -52,7 +53,7 @@ class Search:
             ends = f"; its reports come until {when(last.interval.end)}" if now < last.interval.end else ""
             return f"round {len(self.recipes)} is published and not released yet{ends}"
         try:
-            next_round(self.series, self.found, now)
+            next_round(self.series, self.found, now, self.ended)
         except UsageError as error:
             return str(error)
         return ""
@@ -66,7 +67,7 @@ async def search_at(live: LiveLog, releases: Releases | None, series_hash: str) 
         raise not_found("series")
     series, recipes = rounds_of(live, series_hash)
     rounds: list[Asked] = [(one, await _documents(releases, one.hash_text)) for one in recipes]
-    return Search(series, recipes, progress(series, rounds))
+    return Search(series, recipes, progress(series, rounds), live.ended(series.hash))
 
 
 async def _documents(releases: Releases | None, recipe_hash: str) -> Sequence[dict[str, Any]]:

@@ -139,7 +139,7 @@ class Runs:
             one.trouble, one.failures = "", 0
             one.words, one.next_look = ("", 0.0) if waits is None else (waits.words, waits.until)
             if waits is None:
-                await self._over(one, "every round is released or passed over")
+                await self._over(one, "every round is released or passed over, or its series was ended")
         if changed := (one.words, one.trouble) != before:
             self._tell_of(one)
         return changed

@@ -72,8 +72,8 @@ class Standing:
 
     @property
     def is_over(self) -> bool:
-        """Whether no round follows and none is waited for."""
-        return self.run.following is None and not self.is_waiting
+        """Whether no round follows, or none may as the series was ended, and none is waited for."""
+        return (self.run.following is None or self.series.ended is not None) and not self.is_waiting
 
     @property
     def trained(self) -> list[tuple[LiveRecipe, Trained, bytes]]:
@@ -193,7 +193,9 @@ class LearningRun:
         series, clock, now = found.series.series, self.at.clock, await self.standing()
         if len(now.rounds) > len(found.rounds):
             return await self._hand_out_again(now)
-        following = next_round(self.plan, series, now.run, clock.now(), is_passed_over=True)
+        following = None
+        if now.series.ended is None:
+            following = next_round(self.plan, series, now.run, clock.now(), is_passed_over=True)
         if following is None:
             return now
         await self._await_keys(following.recipe)

@@ -11,7 +11,9 @@ from services.admin.pages.views.published import POINTS, by_answers, listed_of, 
 from services.admin.pages.views.runs import run_of
 from services.admin.pages.views.search import search_of
 from services.admin.pages.visits import Visit
+from tacit.codec import b64url
 from tacit.errors import Abort
+from tacit.logview.live import LiveLog
 from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
 from tacit.recipe.training import read_round_model
@@ -39,6 +41,17 @@ async def draft(visit: Visit) -> web.StreamResponse:
             raise
         return await _page(visit, problem)
     raise web.HTTPSeeOther(found.headers["Location"].removeprefix("/v1"))
+
+
+async def end(visit: Visit) -> web.StreamResponse:
+    """End the series, and show its page again."""
+    try:
+        await visit.act("series.end", {})
+    except Abort as problem:
+        if problem.status in {401, 404}:
+            raise
+        return await _page(visit, problem)
+    raise web.HTTPSeeOther(f"/series/{visit.part('hash')}")
 
 
 async def shown(visit: Visit) -> web.StreamResponse:
@@ -88,7 +101,19 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
         "one_series.html", status=200 if problem is None else problem.status, problem=problem, series=series,
         rows=rows, drawn=drawn, trouble=trouble, answers=ANSWERS,
         released=len(last), search=search, trains=trains, run=run,
+        can_end=_can_end(visit, live, series.hash),
     )  # fmt: skip
+
+
+def _can_end(visit: Visit, live: LiveLog, series_hash: str) -> bool:
+    """Whether the visitor may end the series here: it goes on, and is this organisation's, whose key is here."""
+    found = next(one for one in live.series if one.series.hash_text == series_hash)
+    key, goes_on = (
+        visit.admin.publishing.signs_with,
+        found.ended is None and found.series.interval.end > visit.admin.now,
+    )
+    own = key is not None and b64url(key) == found.series.probe.parties.analyst.signing_key
+    return visit.may("operate") and goes_on and own
 
 
 def _model_of(recipe: Recipe) -> str | None:

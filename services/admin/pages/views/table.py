@@ -53,6 +53,7 @@ PAGES: Final = (
     Page("GET", "/series", series.listed),
     Page("GET", "/series/{hash}", series.shown),
     Page("POST", "/series/{hash}/rounds", series.draft, Permission.WRITE, home="/series/{hash}"),
+    Page("POST", "/series/{hash}/end", series.end, Permission.OPERATE, home="/series/{hash}"),
     Page("GET", "/jobs", jobs.listed),
     Page("POST", "/jobs/{id}/retry", jobs.retry, Permission.OPERATE, home="/jobs"),
     Page("GET", "/fleet", records.fleet),
