@@ -9,6 +9,8 @@ from tacit.errors import UsageError
 LEVELS = ("baseline", "avx2", "avx512", "ifma")
 OFF = "off"
 VARIABLE = "TACIT_NATIVE"
+PRIO3, BATCHES = "prio3", "batches"
+"""What there are kernels for: Prio3 reports; tokens and HPKE messages in batches."""
 
 
 def wanted_level() -> str:

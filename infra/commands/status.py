@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -16,6 +16,7 @@ from infra.stacks.command_options import AsJson, StateDir, layout_of
 from infra.stacks.layout import Layout
 from infra.views.terminal import answers, plain_table, print_json, styled
 from tacit.moments import when
+from tacit.native_level import BATCHES, OFF, PRIO3
 
 if TYPE_CHECKING:
     from tacit.operations.issuance import SlotIssuance
@@ -25,6 +26,15 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 10.0
 MANY_SECONDS = 120
+_COMPUTED = {PRIO3: "reports are verified with", BATCHES: "tokens and messages are opened with"}
+_PATHS = {
+    (PRIO3, OFF): "pure Python",
+    (BATCHES, OFF): "OpenSSL, one by one",
+    ("", "baseline"): "portable kernels",
+    ("", "avx2"): "AVX2",
+    ("", "avx512"): "AVX-512",
+    ("", "ifma"): "AVX-512 IFMA",
+}
 _TOKENS = ("requested", "issued", "answered", "devices")
 _COUNTS = ("uploaded", "waiting", "in jobs", "counted", "rejected", "released")
 
@@ -53,6 +63,8 @@ async def _asked(layout: Layout) -> DeploymentStatus:
 def show(found: DeploymentStatus, console: Console) -> None:
     """Print the tables, and at the end the problems that need attention."""
     console.print(_processes(found.processes))
+    for said in kernel_lines(found.processes):
+        console.print(Text(said, style="dim"))
     if found.servers:
         console.print()
         console.print(_servers(found.servers))
@@ -86,6 +98,18 @@ def _processes(processes: list[ProcessStatus]) -> Table:
         pid = "" if one.pid is None else str(one.pid)
         table.add_row(one.name, _readiness(one), one.version, pid, Text(one.url, overflow="fold"))
     return table
+
+
+def kernel_lines(processes: Sequence[ProcessStatus]) -> list[str]:
+    """Return on which kernels which processes work, a line for each path."""
+    by_path: dict[tuple[str, str], list[str]] = {}
+    for one in processes:
+        for what, path in one.kernels.items():
+            by_path.setdefault((what, path), []).append(one.name)
+    return [
+        f"{_COMPUTED.get(what, what)}: {_PATHS.get((what, path)) or _PATHS.get(('', path), path)} ({', '.join(names)})"
+        for (what, path), names in by_path.items()
+    ]
 
 
 def _servers(servers: list[ServerStatus]) -> Table:

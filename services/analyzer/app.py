@@ -14,6 +14,7 @@ from services.analyzer.store import AnalyzerStore
 from tacit.adapters.network.http import HttpTransport
 from tacit.aggregator.credentials import held_keys
 from tacit.aggregator.filling import Fillings
+from tacit.aggregator.kernels import show_batch_kernels
 from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.metrics import add_aggregator_metrics
@@ -73,6 +74,7 @@ def create_app(config: AnalyzerConfig, deps: Deps) -> web.Application:
     app[TROUBLES].append(lambda: store.doubtful)
     add_store(app, lambda: store.durable)
     add_aggregator_metrics(app, store)
+    show_batch_kernels(app)
     add_driver(app, releases, config.idle_seconds, "releasing")
     return app
 

@@ -19,8 +19,20 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.frames import MOST_UPLOAD_BYTES
+from tacit.multibuffer.library import level
+from tacit.native_level import BATCHES
 from tacit.service import operated
-from tacit.service.app import CLOCK_BOUND, METRICS, TROUBLES, Deps, add_driver, add_store, make_app, voucher_of
+from tacit.service.app import (
+    CLOCK_BOUND,
+    METRICS,
+    TROUBLES,
+    Deps,
+    add_driver,
+    add_store,
+    make_app,
+    show_kernels,
+    voucher_of,
+)
 from tacit.service.base.keys import open_signing_key
 from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.metrics import number_of
@@ -55,6 +67,8 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
     ]
     app[METRICS].add("tacit_keys_end_timestamp_seconds", number_of(lambda: ring.ends))
     app[METRICS].add("tacit_keys_period_seconds", number_of(lambda: ring.rotation))
+    if config.batch_crypto:
+        show_kernels(app, {BATCHES: level})
     log, url = voucher_of(deps, "the log"), config.recipe_server_url
     app[CLOCK_BOUND] = True
     app[TROUBLES].append(gateway.key_trouble)

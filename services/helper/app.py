@@ -14,6 +14,7 @@ from services.helper.store import HelperStore
 from tacit.adapters.network.http import HttpTransport
 from tacit.aggregator.credentials import held_keys, read_credentials
 from tacit.aggregator.http import name_task
+from tacit.aggregator.kernels import show_aggregator_kernels
 from tacit.aggregator.keys import HpkeKey, read_peer_tokens
 from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.metrics import add_aggregator_metrics
@@ -97,6 +98,7 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
     app[TROUBLES].append(lambda: store.doubtful)
     add_store(app, lambda: store.durable)
     add_aggregator_metrics(app, store)
+    show_aggregator_kernels(app)
     return app
 
 

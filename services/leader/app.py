@@ -28,6 +28,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.aggregator.credentials import held_keys, read_credentials
 from tacit.aggregator.filling import Fillings
 from tacit.aggregator.http import name_task
+from tacit.aggregator.kernels import show_aggregator_kernels
 from tacit.aggregator.keys import HpkeKey, read_peer_tokens
 from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.parties import PARTIES, Parties
@@ -144,6 +145,7 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
     add_tasks(app)
     add_store(app, lambda: store.durable)
     add_leader_metrics(app, store)
+    show_aggregator_kernels(app)
     collections = Collections(store, parties, deps, parts.limits, parts.helper_token, bells.moved)
     handlers = _handlers(parts, deps, leader, collections, bells, app)
     app[OPERATED].jobs.append(LeaderJobs(store, deps.clock, bells))

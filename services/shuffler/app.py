@@ -13,6 +13,7 @@ from services.shuffler.store import ShufflerStore
 from services.shuffler.telling import Telling
 from tacit.adapters.network.http import HttpTransport
 from tacit.aggregator.credentials import held_keys
+from tacit.aggregator.kernels import show_batch_kernels
 from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.metrics import add_aggregator_metrics
@@ -66,6 +67,7 @@ def create_app(config: ShufflerConfig, deps: Deps) -> web.Application:
     app[OPERATED].held = lambda: held_keys(identity.signing_key, hpke_keys, ())
     add_store(app, lambda: store.durable)
     add_aggregator_metrics(app, store)
+    show_batch_kernels(app)
     add_driver(app, forwarding, config.idle_seconds, "forwarding messages")
     add_driver(app, telling, config.idle_seconds, "telling how far recipes are filled")
     return app

@@ -28,7 +28,13 @@ def kernels() -> Multibuffer | None:
     wanted = wanted_level() or LEVELS[-1]
     allowed = () if wanted == OFF else LEVELS[: LEVELS.index(wanted) + 1]
     with _loading:
-        return _kernels(tuple(level for level in reversed(R_BITS) if level in allowed))
+        return _kernels(tuple(one for one in reversed(R_BITS) if one in allowed))
+
+
+def level() -> str:
+    """The path of the kernels: one of ``LEVELS``, or ``off`` where OpenSSL does everything. Raises as ``kernels``."""
+    found = kernels()
+    return OFF if found is None else found.level
 
 
 @cache
@@ -41,7 +47,7 @@ def _kernels(levels: tuple[str, ...]) -> Multibuffer | None:
     except BuildError as error:
         _log.warning("the multi-buffer kernels are not available (%s); OpenSSL takes messages one by one", error)
         return None
-    every = (Multibuffer(library, level) for level in levels)
+    every = (Multibuffer(library, one) for one in levels)
     found = next((one for one in every if one.usable), None)
     failed = failed_answers(found) if found else []
     if failed:

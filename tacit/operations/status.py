@@ -47,7 +47,8 @@ class Deployment:
 @dataclass(frozen=True)
 class ProcessStatus:
     """The state of one process. ``up``: whether it answers; ``ready``: whether it can do its work (if not, ``detail``
-    says why); ``pid``: its process id if it runs on this machine."""
+    says why); ``pid``: its process id if it runs on this machine; ``kernels``: on which ones it works, by what they
+    compute (``tacit.native_level``)."""
 
     name: str
     url: str
@@ -56,6 +57,7 @@ class ProcessStatus:
     pid: int | None = None
     detail: str = ""
     ready: bool = False
+    kernels: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -171,9 +173,11 @@ async def process_status(transport: Transport, label: str, url: str, pid: int | 
     words = [str(found["trouble"])] if found.get("trouble") else []
     for role, count in sorted(dict(found.get("refused_certificates", {})).items()):
         words.append(f"{_count(int(count), 'call')} as {role} refused because the certificate has another name")
+    told = found.get("kernels")
     return ProcessStatus(
-        label, url, up=True, version=str(found.get("version", "")), pid=pid, detail="; ".join(words), ready=ready
-    )
+        label, url, up=True, version=str(found.get("version", "")), pid=pid, detail="; ".join(words), ready=ready,
+        kernels={str(name): str(path) for name, path in told.items()} if isinstance(told, dict) else {},
+    )  # fmt: skip
 
 
 async def _tasks(deployment: Deployment, transport: Transport, up: Collection[str]) -> list[TaskStatus]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -73,6 +73,8 @@ class Deps:
 
 
 SERVICE_NAME = web.AppKey("service_name", str)
+KERNELS = web.AppKey("kernels", dict[str, str])
+"""By what they compute, the path of the kernels that this process works with; filled by ``show_kernels``."""
 _CHANGING = frozenset({"POST", "PUT", "DELETE", "PATCH"})
 DEPS = web.AppKey("deps", Deps)
 DRIVERS: web.AppKey[list[Driver]] = web.AppKey("drivers", list)
@@ -121,6 +123,7 @@ def make_app(
     app[CLOCK_BOUND] = False
     app[PROBES] = []
     app[STEPS] = Steps(deps.clock)
+    app[KERNELS] = {}
     app[METRICS] = metrics
     app[COUNT] = _counting(answered, metrics)
     _add_own_metrics(app)
@@ -368,10 +371,32 @@ async def _healthz(request: web.Request) -> web.Response:
     return web.json_response({**page, "status": "trouble", "trouble": "; ".join(found)} if found else page)
 
 
+def show_kernels(app: web.Application, probes: Mapping[str, Callable[[], str]]) -> None:
+    """Let the readiness page say on which kernels the process works: by what they compute, the path that a probe
+    returns (``tacit.native_level``). The probes, which may compile, run once beside requests from the start on; with
+    ``Deps.background`` false, none does."""
+
+    async def looking(app: web.Application) -> AsyncIterator[None]:
+        async def look() -> None:
+            for name, probe in probes.items():
+                app[KERNELS][name] = await asyncio.to_thread(probe)
+
+        task = asyncio.ensure_future(look()) if app[DEPS].background else None
+        yield
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    app.cleanup_ctx.append(looking)
+
+
 async def _readyz(request: web.Request) -> web.Response:
     """Readiness: 503 with a page that names the problem, as long as a necessary operation failed when last tried."""
     app = request.app
     page, found = _page(app), unready(app)
+    kernels: dict[str, str] = app[KERNELS]
+    if kernels:
+        page["kernels"] = kernels
     if not found:
         return web.json_response(page)
     headers = {"Retry-After": come_back(app[DEPS].entropy)}

@@ -38,6 +38,7 @@ from tacit import __version__, media_types
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url, unb64url
+from tacit.multibuffer.library import level as batch_level
 from tacit.ports import HttpResponse, TransportError
 from tacit.recipe.derive import task_id
 from tacit.recipe.encoder_specs import Buckets
@@ -49,6 +50,7 @@ from tacit.service.base.secret_files import read_secret
 from tacit.service.metric_names import METRICS, Rule
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tokens.attestation import SoftwareDevice
+from tacit.vdaf.native import level as prio3_level
 from tests.kit.processes import ReadyProcess
 
 DEVICES = 60
@@ -166,6 +168,18 @@ async def test_every_service_shows_its_own_metrics_on_a_listener_of_its_own(stac
     watched = json.loads((stack.layout.state_dir / "prometheus.yml").read_text())["scrape_configs"][0]
     assert {one["labels"]["party"] for one in watched["static_configs"]} == {*SERVICE_NAMES, *WITNESSES}
     assert {"tacit_store_well", "tacit_step_failing", "tacit_step_window_seconds"} <= seen
+
+
+async def test_every_service_that_has_kernels_says_on_which_it_works(stack: Stack, http: HttpTransport) -> None:
+    deadline = time.monotonic() + 120
+    both = {"prio3": prio3_level(), "batches": batch_level()}
+    expected = {"leader": both, "helper": both, "analyzer": {"batches": both["batches"]}, "relay": None}
+    for name, kernels in expected.items():
+        while (
+            found := json.loads((await http.request("GET", f"{stack.url(name)}/readyz")).body).get("kernels")
+        ) != kernels:
+            assert time.monotonic() < deadline, (name, found)
+            await asyncio.sleep(0.2)
 
 
 async def test_a_second_stack_in_the_same_folder_is_refused_and_the_first_goes_on(

@@ -172,7 +172,15 @@ LEADER = {
 HELPER = {"aggregated": 1_231_000, "rejected": 2, "rejected_by_cause": {"vdaf-verify": 2}}
 FULL = DeploymentStatus(
     [
-        ProcessStatus("leader worker-1", "http://127.0.0.1:54321", up=True, version="0.1.0", pid=12345, ready=True),
+        ProcessStatus(
+            "leader worker-1",
+            "http://127.0.0.1:54321",
+            up=True,
+            version="0.1.0",
+            pid=12345,
+            ready=True,
+            kernels={"prio3": "ifma", "batches": "off"},
+        ),
         ProcessStatus("leader", "http://127.0.0.1:54320", up=True, detail="there is no room for the database"),
         ProcessStatus("recipe_server", "http://127.0.0.1:54322", up=False, detail="connection refused"),
     ],
@@ -198,6 +206,8 @@ def test_screen_holds_everything_within_its_width(width: int) -> None:
     show(FULL, console)
     text = cast("io.StringIO", console.file).getvalue()
     assert max(map(len, text.splitlines())) <= width
+    assert "reports are verified with: AVX-512 IFMA (leader worker-1)" in text
+    assert "tokens and messages are opened with: OpenSSL, one by one (leader worker-1)" in text
     flat = " ".join(text.split())
     for expected in (
         "1,234,567",
