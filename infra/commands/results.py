@@ -23,7 +23,7 @@ from tacit.ports import Transport
 
 TOO_FEW = frozenset({"invalidBatchSize", "batch-too-small"})
 FEWER_HINT = (
-    "; tacit status shows how many were counted. Devices that read the recipe after the first quarter of its interval "
+    ". Devices that read the recipe after the first quarter of its interval "
     "took no part (see tacit agent journal): publish the next one earlier, ask more devices, or choose a smaller B"
 )
 
@@ -70,7 +70,7 @@ def collect(
     from infra.views.result_view import show_result
 
     layout = layout_of(state_dir)
-    collection, found = asyncio.run(_collect(layout, checked_name(recipe), wait, asked))
+    collection, found, waits_for = asyncio.run(_collect(layout, checked_name(recipe), wait, asked))
     if as_json:
         print_json({**collection, "results": found})
     elif found:
@@ -79,29 +79,45 @@ def collect(
     else:
         answers().print(f"collection {collection['id']} is {collection['state']}{_why(collection)}", soft_wrap=True)
     if wait and not found:
-        notes().print(
-            f"not released within {wait:g} seconds of its interval; try again with: tacit collect {recipe} --wait 60"
-        )
+        again = f"try again with: tacit collect {recipe} --wait 60"
+        notes().print(f"not released within {wait:g} seconds of its interval: {waits_for}; {again}", soft_wrap=True)
         raise typer.Exit(1)
     if not found and not as_json:
-        notes().print(f"next: tacit collect {recipe} --wait 60 waits for the release", style="dim")
+        notes().print(
+            f"{waits_for}\nnext: tacit collect {recipe} --wait 60 waits for the release", style="dim", soft_wrap=True
+        )
 
 
 async def _collect(
     layout: Layout, name: str, wait: float, asked: int | None
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Collect a recipe's batch; return the collection, and its results if it was released. Raises ``Refusal``."""
+) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
+    """Collect a recipe's batch; return the collection, and its results if it was released, or what that waits for.
+    Raises ``Refusal``."""
     access = collector_access(layout)
     async with layout.transport() as transport:
         recipe_hash = await hash_of(transport, access.recipe_server, name)
         whole = wait + (await _open_for(transport, access.recipe_server, recipe_hash) if wait else 0.0)
         try:
             with notes().status("waiting for the release"):
-                return await collected(transport, access, recipe_hash, SystemClock(), wait=whole, asked=asked)
+                collection, found = await collected(
+                    transport, access, recipe_hash, SystemClock(), wait=whole, asked=asked
+                )
+            return collection, found, "" if found else await unreleased(layout, transport, recipe_hash)
         except Refusal as refusal:
             if refusal.rule not in TOO_FEW:
                 raise
-            raise Refusal(refusal.rule, f"{refusal.detail}{FEWER_HINT}") from refusal
+            counted = await unreleased(layout, transport, recipe_hash)
+            raise Refusal(refusal.rule, f"{refusal.detail}: {counted}{FEWER_HINT}") from refusal
+
+
+async def unreleased(layout: Layout, transport: Transport, recipe_hash: str) -> str:
+    """What the release of a recipe of a local stack waits for."""
+    from infra.stacks.status import task_of_stack
+    from tacit.operations.services import logged_recipe
+    from tacit.operations.unreleased import unreleased_words
+
+    _, recipe = await logged_recipe(transport, layout.urls["recipe_server"], recipe_hash)
+    return unreleased_words(await task_of_stack(layout, transport, recipe_hash), recipe, SystemClock().now())
 
 
 async def _open_for(transport: Transport, server: str, recipe_hash: str) -> float:
@@ -140,6 +156,7 @@ def results(
     """Show released results: estimates with their errors, how many were asked and answered, how they were sampled, and
     what each release costs. A table has one row per answer; Parquet needs the extra `operator`.
 
+    Exits with 1, and writes nothing, where the recipe, or with a table or page any recipe, is not released yet.
     Example: tacit results visits --html visits.html --format csv --out answers.csv
     """
     from infra.views.result_page import result_page
@@ -151,7 +168,14 @@ def results(
         raise typer.BadParameter("--format parquet needs --out FILE")
     if asked is not None and recipe is None:
         raise UsageError("--asked needs the name of a recipe: tacit results NAME --asked 1000")
-    found = asyncio.run(_released(layout_of(state_dir), None if recipe is None else checked_name(recipe), asked))
+    found, waits_for = asyncio.run(
+        _released(layout_of(state_dir), None if recipe is None else checked_name(recipe), asked)
+    )
+    if not found:
+        _tell_unreleased(recipe, waits_for, as_json=as_json)
+        if recipe is None and html is None and table is None:
+            return
+        raise typer.Exit(1)
     if html is not None:
         write_file(html, result_page(found).encode())
     if table is not None:
@@ -162,10 +186,16 @@ def results(
         return
     for document in found:
         show_result(document, answers())
-    if not found:
-        answers().print("nothing has been released yet; collect with: tacit collect NAME --wait 60")
     if html is not None:
         notes().print(f"page: {html}")
+
+
+def _tell_unreleased(recipe: str | None, waits_for: str, *, as_json: bool) -> None:
+    """Say that there is no result, and what it waits for."""
+    if as_json:
+        print_json({"results": []})
+    words = "nothing has been released yet" if recipe is None else f"{recipe} is not released: {waits_for}"
+    notes().print(f"{words}; collect with: tacit collect {recipe or 'NAME'} --wait 60", soft_wrap=True)
 
 
 def _write_table(found: list[dict[str, Any]], table: Table, out: Path | None) -> None:
@@ -177,8 +207,11 @@ def _write_table(found: list[dict[str, Any]], table: Table, out: Path | None) ->
     notes().print(f"table: {out}")
 
 
-async def _released(layout: Layout, name: str | None, asked: int | None) -> list[dict[str, Any]]:
+async def _released(layout: Layout, name: str | None, asked: int | None) -> tuple[list[dict[str, Any]], str]:
+    """The results of one recipe or of all, and what the release of that one waits for where there is none."""
     access = collector_access(layout)
     async with layout.transport() as transport:
         recipe_hash = None if name is None else await hash_of(transport, access.recipe_server, name)
-        return await released(transport, access, recipe_hash, asked)
+        found = await released(transport, access, recipe_hash, asked)
+        waiting = recipe_hash is not None and not found
+        return found, await unreleased(layout, transport, str(recipe_hash)) if waiting else ""

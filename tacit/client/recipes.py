@@ -76,8 +76,7 @@ class AsyncRecipes:
                     return released
             pause = LOOKS.pause(looks, self._caller.entropy)
             if self._caller.clock.now() + pause > until:
-                state = PENDING if collection is None else collection.state
-                raise NotYetError(f"not released within {seconds:g} seconds; its collection is {state}")
+                raise NotYetError(f"not released within {seconds:g} seconds; its collection is {_state(collection)}")
             await self._caller.clock.sleep(pause)
             looks += 1
 
@@ -101,6 +100,14 @@ def hash_of(recipe: Hashed) -> str:
     if not found:
         raise UsageError("the question has no recipe yet; publish it")
     return found
+
+
+def _state(collection: Collection | None) -> str:
+    """The state of a collection, and why its last attempt failed, if it did."""
+    if collection is None:
+        return PENDING
+    rule = collection.rule.rsplit(":", 1)[-1]
+    return f"{collection.state} ({rule}: {collection.detail})" if rule else collection.state
 
 
 def _refused(collection: Collection) -> RuleError:

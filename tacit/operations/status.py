@@ -117,8 +117,8 @@ class DeploymentStatus:
         lines += [f"{one.name}: {one.detail}" for one in self.servers if not one.up]
         for task in self.tasks:
             failed = int(task.leader.get("jobs", {}).get("failed", 0))
-            lines += [f"{task.recipe}: {_count(failed, 'job')} failed for good"] if failed else []
-            lines += [f"{task.recipe}: {_count(len(task.failing), 'job')} not progressing"] if task.failing else []
+            lines += [f"{task.recipe}: {count_words(failed, 'job')} failed for good"] if failed else []
+            lines += [f"{task.recipe}: {count_words(len(task.failing), 'job')} not progressing"] if task.failing else []
         for slot in self.issuance:
             name = f"{slot.recipe}, slot" if slot.recipe else "slot"
             lines += [f"{name} {slot.slot} of epoch {slot.epoch}: {line}" for line in slot.mismatches]
@@ -151,6 +151,18 @@ async def deployment_status(deployment: Deployment, transport: Transport) -> Dep
     return DeploymentStatus(processes, servers, tasks or [], troubles, issuance, tasks_known=tasks is not None)
 
 
+async def recipe_status(deployment: Deployment, transport: Transport, recipe_hash: str) -> TaskStatus | None:
+    """One recipe as the servers that answer see it; None where none of them does, or knows it."""
+    urls = {name: url for name, url in deployment.urls.items() if name in (*AGGREGATORS, ANALYZER, SHUFFLER)}
+    asked = await asyncio.gather(*(process_status(transport, name, url) for name, url in urls.items()))
+    up = {one.name for one in asked if one.up}
+    try:
+        found = await _tasks(deployment, transport, up, recipe_hash)
+    except (TransportError, TacitError):
+        return None
+    return found[0] if found else None
+
+
 async def _counts(deployment: Deployment, transport: Transport, service: str) -> Counts:
     return await read_counts(transport, service, deployment.urls[service], deployment.operator_token(service))
 
@@ -172,7 +184,7 @@ async def process_status(transport: Transport, label: str, url: str, pid: int | 
         return ProcessStatus(label, url, up=False, pid=pid, detail=_short(error))
     words = [str(found["trouble"])] if found.get("trouble") else []
     for role, count in sorted(dict(found.get("refused_certificates", {})).items()):
-        words.append(f"{_count(int(count), 'call')} as {role} refused because the certificate has another name")
+        words.append(f"{count_words(int(count), 'call')} as {role} refused because the certificate has another name")
     told = found.get("kernels")
     return ProcessStatus(
         label, url, up=True, version=str(found.get("version", "")), pid=pid, detail="; ".join(words), ready=ready,
@@ -180,18 +192,25 @@ async def process_status(transport: Transport, label: str, url: str, pid: int | 
     )  # fmt: skip
 
 
-async def _tasks(deployment: Deployment, transport: Transport, up: Collection[str]) -> list[TaskStatus]:
-    """The recipes that name the leader or the analyzer, with the counts of those that are active."""
+async def _tasks(
+    deployment: Deployment, transport: Transport, up: Collection[str], only: str | None = None
+) -> list[TaskStatus]:
+    """The recipes that name the leader or the analyzer, with the counts of those that are active. ``only``: the hash of
+    the one that is wanted."""
     known = {one["hash"]: one for one in await recipes_of(transport, deployment.urls["recipe_server"])}
     aggregators = [name for name in AGGREGATORS if name in up]
     mixing = [SHUFFLER] if aggregators and SHUFFLER in up else []
-    by_aggregators = await _served(deployment, transport, known, aggregators + mixing)
+    by_aggregators = await _served(deployment, transport, known, aggregators + mixing, only)
     others = [name for name in (ANALYZER, SHUFFLER) if name in up] if ANALYZER in up else []
-    return by_aggregators + await _served(deployment, transport, known, others)
+    return by_aggregators + await _served(deployment, transport, known, others, only)
 
 
 async def _served(
-    deployment: Deployment, transport: Transport, known: Mapping[str, Mapping[str, Any]], servers: Sequence[str]
+    deployment: Deployment,
+    transport: Transport,
+    known: Mapping[str, Mapping[str, Any]],
+    servers: Sequence[str],
+    only: str | None = None,
 ) -> list[TaskStatus]:
     """The recipes of the first of ``servers``, in its order, with the counts of each server. ``known``: summaries of
     recipes, by hash."""
@@ -216,7 +235,7 @@ async def _served(
             pages = dict(zip(servers, found, strict=True))
         return _task(row, known.get(row["recipe_hash"], {}), pages)
 
-    return list(await asyncio.gather(*map(task, rows)))
+    return list(await asyncio.gather(*(task(row) for row in rows if only in {None, row["recipe_hash"]})))
 
 
 def _task(row: Mapping[str, Any], recipe: Mapping[str, Any], pages: Mapping[str, dict[str, Any]]) -> TaskStatus:
@@ -239,5 +258,6 @@ def _short(error: Exception) -> str:
     return error.brief if isinstance(error, NoAnswerError) else str(error) or type(error).__name__
 
 
-def _count(number: int, word: str) -> str:
+def count_words(number: int, word: str) -> str:
+    """A number of things, such as ``2 jobs``."""
     return f"{number} {word}{'' if number == 1 else 's'}"

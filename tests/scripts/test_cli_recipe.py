@@ -218,6 +218,17 @@ def test_too_few_contributions_are_a_clear_refusal(
     error = complaint(capsys)
     assert len(error) == 1
     assert "fewer than the recipe's minimum of 400" in error[0]
+    assert "of at least 400 contributions came" in error[0]
+    unreleased = tmp_path / "unreleased"
+    for flags in (["--format", "csv", "--out", str(unreleased)], ["--html", str(unreleased)], ["--format", "csv"], []):
+        assert stack("results", "many", *flags) == 1
+        shown, said = capsys.readouterr()
+        assert shown == ""
+        assert "many is not released: " in said
+        assert "of at least 400 contributions came" in said
+        assert not unreleased.exists()
+    assert stack("results", "many", "--json") == 1
+    assert document(capsys) == {"results": []}
 
 
 ASKED = ["--metric", "nothing", "--boolean", "--rate", "1", "--min-batch-size", "2"]

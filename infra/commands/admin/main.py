@@ -34,7 +34,7 @@ def results(
 ) -> None:
     """Show released results of one question or of all; with --wait, collect the question's batch first.
 
-    Example: tacit admin results --json
+    Exits with 1 where the question is not released. Example: tacit admin results --json
     """
     from infra.views.admin_view import question_of
     from infra.views.result_view import show_result
@@ -50,11 +50,14 @@ def results(
         found = operator.recipes.results(one) if one is None or one.hash else Results()
     if as_json:
         print_json({"results": list(found)})
-        return
-    for document in found:
-        show_result(document, answers())
+    else:
+        for document in found:
+            show_result(document, answers())
     if not found:
-        answers().print("nothing has been released yet; collect with: tacit admin results NAME --wait 60")
+        words = "nothing has been released yet" if asked is None else f"{asked} is not released"
+        notes().print(f"{words}; collect with: tacit admin results {asked or 'NAME'} --wait 60", soft_wrap=True)
+    if not found and asked is not None:
+        raise typer.Exit(1)
 
 
 @app.command("fleet")

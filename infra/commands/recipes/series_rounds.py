@@ -102,7 +102,7 @@ class _Search:
     async def _read(self, transport: Transport) -> tuple[Series, list[Asked], Ended | None]:
         """The series, its rounds with their releases, and how it was ended; the last round is collected first. Raises
         ``UsageError``, and ``Refusal`` if its batch is refused."""
-        from infra.commands.results import collector_access
+        from infra.commands.results import collector_access, unreleased
         from infra.stacks.api import whole_log
         from tacit.operations.prefix_rounds import rounds_of
         from tacit.operations.results import released
@@ -119,7 +119,10 @@ class _Search:
             else:
                 found = await released(transport, access, recipe.hash_text)
             if not found:
-                raise UsageError(f"{recipe.name} is not released; collect it first: tacit collect {recipe.name}")
+                waits_for = await unreleased(self._layout, transport, recipe.hash_text)
+                raise UsageError(
+                    f"{recipe.name} is not released: {waits_for}. Collect it first: tacit collect {recipe.name}"
+                )
             rounds.append((recipe, found))
         return series, rounds, log.ended(series.hash)
 
