@@ -6,10 +6,11 @@ import asyncio
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
+from infra.base.recipe_files import read_body
 from infra.stacks.api import verified_log
 from infra.stacks.command_options import STATE_DIR, layout_of, policy_of
 from infra.stacks.layout import Layout
-from tacit.errors import DecodeError, UsageError
+from tacit.errors import UsageError
 from tacit.logview.live import LiveLog
 from tacit.operations import series_drafting
 from tacit.ports import TransportError
@@ -17,19 +18,11 @@ from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import MAX_PER_EPOCH, Series
 from tacit.recipe.writing.series_builder import Shape
-from tacit.tlog.canonical import parse_json
 
 
 def read_series(data: bytes, name: str) -> Series:
     """Parse the series in a file's ``data``, canonical JSON or not; ``name`` is for errors. Raises ``UsageError``."""
-    try:
-        body = parse_json(data, name)
-        if not isinstance(body, dict):
-            raise UsageError(f"{name}: not a JSON object")
-        return Series.from_body(body)
-    except DecodeError as error:
-        text = str(error)
-        raise UsageError(text if text.startswith(name) else f"{name}: {text}") from error
+    return read_body(data, name, Series.from_body)
 
 
 def total_of(text: str | None) -> Decimal | None:

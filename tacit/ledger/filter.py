@@ -77,7 +77,7 @@ class Weight(NamedTuple):
     moment: int = 0
 
     def plus(self, other: Weight) -> Weight:
-        """Both together."""
+        """The sum of the costs that both hold."""
         return Weight(self.epsilon + other.epsilon, self.delta + other.delta, self.moment + other.moment)
 
     def less(self, other: Weight) -> Weight:
@@ -85,7 +85,7 @@ class Weight(NamedTuple):
         return self.plus(other.times(-1))
 
     def times(self, count: int) -> Weight:
-        """``count`` times this."""
+        """The costs of this, ``count`` times over."""
         return Weight(self.epsilon * count, self.delta * count, self.moment * count)
 
 
@@ -166,7 +166,7 @@ def _room(order: Decimal, epsilon: Decimal, apart: Decimal, digits: int) -> Deci
 
 @lru_cache(maxsize=1 << 11)
 def _constant(order: Decimal, digits: int) -> Decimal:
-    """ln c(t)."""
+    """``ln c(t) = t ln t - (t + 1) ln(t + 1)``, to ``digits``."""
     context = _CONTEXTS[digits]
     more = context.add(order, 1)
     return context.subtract(context.multiply(order, context.ln(order)), context.multiply(more, context.ln(more)))
