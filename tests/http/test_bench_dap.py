@@ -12,12 +12,16 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
 
+from infra.backing.postgres import PostgresServer
 from infra.cli import run
 from infra.lab.bench.dap import run as running
 from infra.lab.bench.dap.run import Found, Load, Prepared, measure, named_processes, require_near
+from infra.lab.bench.dap.statistics import Statistics
 from infra.lab.bench.dap.tasks import Collecting, DapTask, fresh_task, known_task
-from infra.lab.commands.bench_dap import _show
+from infra.lab.commands.bench_dap import _show, _total_of
 from infra.tools.interop.run import storage_of
 from tacit.aggregator.keys import generate_hpke_key, write_hpke_key
 from tacit.codec import b64url
@@ -176,8 +180,59 @@ def test_a_comparison_says_how_many_times_the_other_one_s_cost_it_is(capsys: pyt
     found = Found(accepted=1000, collected=True, uploading={"leader": 0.2}, afterwards={"leader": 0.1})
     assert found.total == pytest.approx(300.0)
     for before, words in ((250.0, "1.20 times the other implementation (wanted: at most 1.5): met"), (150.0, "missed")):
-        _show(found, before)
-        assert words in capsys.readouterr().out
+        _show(found, "fresh", before)
+        assert words in (shown := capsys.readouterr().out)
+        assert "PostgreSQL's statistics: fresh" in shown
+
+
+async def test_statistics_are_made_of_what_the_tables_hold_before_anything_is_measured_and_after_the_uploads(
+    servers: Bench, postgres: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "url").touch(0o600)
+    (tmp_path / "url").write_text(postgres.url)
+    engine, statistics, looks = create_async_engine(postgres.url), Statistics([tmp_path / "url"]), list[float]()
+    async with engine.begin() as connection:
+        await connection.execute(text("CREATE TABLE measured AS SELECT generate_series(1, 4321) AS number"))
+    estimated = text("SELECT reltuples FROM pg_class WHERE relname = 'measured'")
+    asked = DapTask((await fresh_task(servers.http, urls_of(servers), COUNT, VERSIONS["dap-18"])).task, None)
+
+    def look(_pid: int) -> float:
+        looks.append(statistics.seconds)
+        return 7.0 + statistics.seconds
+
+    monkeypatch.setattr(running, "cpu_of_tree", look)
+    try:
+        found = await measure(servers.http, asked, {"database 1": 1}, LOAD, statistics)
+        async with engine.begin() as connection:
+            assert (await connection.execute(estimated)).scalar_one() == 4321
+    finally:
+        async with engine.begin() as connection:
+            await connection.execute(text("DROP TABLE measured"))
+        await engine.dispose()
+    assert statistics.state == "fresh"
+    assert 0 < looks[0] < looks[1]
+    assert found.total == pytest.approx(0, abs=1e-6), "what ANALYZE took is not the database's"
+
+
+async def test_statistics_that_cannot_be_made_are_told_without_the_url(tmp_path: Path) -> None:
+    for host, words in (("127.0.0.1:1", r"url: ANALYZE failed there"), ("192.0.2.7", "must be on this machine")):
+        (tmp_path / "url").touch(0o600)
+        (tmp_path / "url").write_text(f"postgresql://one:hidden@{host}/two")
+        with pytest.raises(UsageError, match=words) as caught:
+            await Statistics([tmp_path / "url"]).make()
+        assert "hidden" not in str(caught.value)
+
+
+def test_a_comparison_of_two_states_of_statistics_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "other.json"
+    file.write_text('{"us_per_report": 250.0, "statistics": "fresh"}')
+    assert _total_of(file, "fresh") == 250.0
+    with pytest.raises(
+        UsageError, match=r"with statistics fresh, this would be with statistics as found \(--analyze\)"
+    ):
+        _total_of(file, "as found")
+    file.write_text('{"us_per_report": 250.0}')
+    assert _total_of(file, "as found") == 250.0
 
 
 def test_storage_is_an_aggregator_s_and_its_url_is_read_from_a_secret_file(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from tacit.version import VERSIONS
 
 if TYPE_CHECKING:
     from infra.lab.bench.dap.run import Found, Load
+    from infra.lab.bench.dap.statistics import Statistics
     from infra.lab.bench.dap.tasks import DapTask
     from tacit.adapters.network.http import HttpTransport
 
@@ -49,6 +50,14 @@ Processes = Annotated[
     str, typer.Option("--processes", metavar="PID,PID", help="Processes to count, with all their children.")
 ]
 Database = Annotated[int | None, typer.Option("--database", metavar="PID", help="Their database server.")]
+Analyze = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--analyze",
+        metavar="FILE",
+        help="File (0600) with the URL of a PostgreSQL database of theirs: statistics are kept fresh. Repeatable.",
+    ),
+]
 Beside = Annotated[
     Path | None, typer.Option("--beside", help="The --json document of another implementation, to compare with.")
 ]
@@ -69,6 +78,7 @@ def bench_dap(
     settle: Settle = 10.0,
     processes: Processes = "",
     database: Database = None,
+    analyze: Analyze = None,
     beside: Beside = None,
     as_json: AsJson = False,
 ) -> None:
@@ -78,10 +88,15 @@ def bench_dap(
     and it is collected if the collector's key and token are given. Only for servers on this machine or in a private
     network. Exits with 1 if a report was lost or the aggregate is not the sum of what was sent.
 
+    What a database costs depends on its statistics. With --analyze they are fresh from the first upload to the last
+    job (ANALYZE before, every 10 s, and after the uploads, whose time is not counted); without, they are as found, by
+    chance. --beside takes a document of the same state only.
+
     Example: tacit bench dap --leader http://127.0.0.1:8082 --helper http://127.0.0.1:8083 --processes 4711,4712
     """
     require_extra("this measurement", "bench", "psutil")
     from infra.lab.bench.dap.run import Load, named_processes
+    from infra.lab.bench.dap.statistics import Statistics
     from infra.lab.bench.dap.tasks import Collecting
 
     _require_task(leader, helper, task, own_keys=bool(collector_key or collector_token))
@@ -90,15 +105,16 @@ def bench_dap(
     counted = named_processes(_ids(processes), database)
     if not counted:
         raise typer.BadParameter("--processes or --database: name the processes to count")
-    before = None if beside is None else _total_of(beside)
+    statistics = Statistics(analyze or ())
+    before = None if beside is None else _total_of(beside, statistics.state)
     where = {"leader": leader, "helper": helper, "task": task}
     shape = _shape(vdaf, length, chunk_length)
     collecting = Collecting.of_files(collector_key, collector_token)
-    found = asyncio.run(_run(where, shape, profile, collecting, counted, Load(reports, rate, settle)))
+    found = asyncio.run(_run(where, shape, profile, collecting, counted, Load(reports, rate, settle), statistics))
     if as_json:
-        print_json(_document(found, reports, rate, before))
+        print_json(_document(found, reports, rate, statistics.state, before))
     else:
-        _show(found, before)
+        _show(found, statistics.state, before)
     for error in found.errors:
         notes().print(error, style="red", soft_wrap=True)
     if found.errors:
@@ -114,14 +130,20 @@ def _require_task(leader: str, helper: str, task: Path | None, *, own_keys: bool
 
 
 async def _run(
-    where: dict[str, Any], shape: dict[str, Any], profile: str, collecting: Any, counted: dict[str, int], load: Load
+    where: dict[str, Any],
+    shape: dict[str, Any],
+    profile: str,
+    collecting: Any,
+    counted: dict[str, int],
+    load: Load,
+    statistics: Statistics,
 ) -> Found:
     from infra.lab.bench.dap.run import measure
     from tacit.adapters.network.http import HttpTransport
 
     async with HttpTransport(insecure_http=True) as transport:
         asked = await _task(transport, where, shape, profile, collecting)
-        return await measure(transport, asked, counted, load)
+        return await measure(transport, asked, counted, load, statistics)
 
 
 async def _task(
@@ -164,20 +186,28 @@ def _ids(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _total_of(path: Path) -> float:
+def _total_of(path: Path, state: str) -> float:
+    """What a report cost the other implementation. Raises ``UsageError`` where its statistics were in another state."""
+    from infra.lab.bench.dap.statistics import AS_FOUND
+
     try:
-        return float(json.loads(path.read_text("utf-8"))["us_per_report"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        document = json.loads(path.read_text("utf-8"))
+        total, other = float(document["us_per_report"]), str(document.get("statistics", AS_FOUND))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(f"{path}: not a document of tacit bench dap --json") from error
+    if other != state:
+        raise UsageError(f"{path}: measured with statistics {other}, this would be with statistics {state} (--analyze)")
+    return total
 
 
-def _document(found: Found, reports: int, rate: float, before: float | None) -> dict[str, Any]:
+def _document(found: Found, reports: int, rate: float, statistics: str, before: float | None) -> dict[str, Any]:
     from infra.lab.bench.rows import machine
 
     return {
         "machine": machine(),
         "reports": reports,
         "rate": rate,
+        "statistics": statistics,
         "accepted": found.accepted,
         "collected": found.collected,
         "retries": found.retries,
@@ -192,7 +222,7 @@ def _document(found: Found, reports: int, rate: float, before: float | None) -> 
     }
 
 
-def _show(found: Found, before: float | None) -> None:
+def _show(found: Found, statistics: str, before: float | None) -> None:
     table = plain_table("µs CPU per accepted report", "uploading", "afterwards", "all")
     for column in table.columns[1:]:
         column.justify = "right"
@@ -203,6 +233,7 @@ def _show(found: Found, before: float | None) -> None:
     console.print(table)
     how = "collected, and their sum is right" if found.collected and not found.errors else "not all collected"
     console.print(f"{found.accepted:,} reports accepted in {found.seconds:,.0f} s, {how}; {found.retries:,} retries")
+    console.print(f"PostgreSQL's statistics: {statistics}")
     if before is not None:
         ratio = found.total / before
         verdict = "met" if ratio <= MOST else "missed"

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import psutil
 
+from infra.lab.bench.dap.statistics import Statistics
 from infra.lab.bench.dap.tasks import Collecting, DapTask
 from infra.lab.bench.loading.load import send_all
 from infra.lab.bench.loading.processes import cpu_of_tree
@@ -30,6 +31,7 @@ from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram
 CHUNK = 128
 
 HOUR = 3600
+DATABASE = "database"
 POLL_SECONDS, PATIENCE = 0.5, 600.0
 MOST_RATE = 5000.0
 CONNECTIONS = 16
@@ -92,7 +94,7 @@ def named_processes(pids: Sequence[int], database: int | None) -> dict[str, int]
     for pid in pids:
         named[f"{_name(pid)} {pid}"] = pid
     if database is not None:
-        named[f"database {database}"] = database
+        named[f"{DATABASE} {database}"] = database
         _name(database)
     for pid in named.values():
         above = {one.pid for one in psutil.Process(pid).parents()}
@@ -101,23 +103,32 @@ def named_processes(pids: Sequence[int], database: int | None) -> dict[str, int]
     return named
 
 
-async def measure(transport: Transport, asked: DapTask, processes: Mapping[str, int], load: Load) -> Found:
-    """Run the load against the leader of ``asked``. Raises ``Fatal`` if it does not take or does not release it."""
-    found, prepared = Found(), Prepared(asked.task)
+async def measure(
+    transport: Transport,
+    asked: DapTask,
+    processes: Mapping[str, int],
+    load: Load,
+    statistics: Statistics | None = None,
+) -> Found:
+    """Run the load against the leader of ``asked``, with ``statistics`` kept fresh meanwhile, whose CPU time is not the
+    database's. Raises ``Fatal`` if it does not take or does not release it."""
+    found, prepared, kept = Found(), Prepared(asked.task), statistics or Statistics()
     require_near(asked.uploads)
-    begun, first = time.perf_counter(), _cpu(processes)
-    sent = await send_all(
-        asked.uploads, prepared.uploads(load.reports), load.rate, CONNECTIONS, media_type=dap("upload-req")
-    )
-    found.accepted, found.retries = load.reports - sent.bodies, sent.retries
-    if sent.bodies:
-        found.errors.append(f"{sent.bodies:,} uploads were answered with an error")
-    uploaded = _cpu(processes)
-    if asked.collecting is None:
-        await asyncio.sleep(load.settle)
-    else:
-        await _collect(transport, asked, asked.collecting, prepared.sums, found)
-    last = _cpu(processes)
+    async with kept.kept_fresh():
+        begun, first = time.perf_counter(), _cpu(processes, kept)
+        sent = await send_all(
+            asked.uploads, prepared.uploads(load.reports), load.rate, CONNECTIONS, media_type=dap("upload-req")
+        )
+        found.accepted, found.retries = load.reports - sent.bodies, sent.retries
+        if sent.bodies:
+            found.errors.append(f"{sent.bodies:,} uploads were answered with an error")
+        await kept.make()
+        uploaded = _cpu(processes, kept)
+        if asked.collecting is None:
+            await asyncio.sleep(load.settle)
+        else:
+            await _collect(transport, asked, asked.collecting, prepared.sums, found)
+        last = _cpu(processes, kept)
     found.seconds = time.perf_counter() - begun
     found.uploading = {name: uploaded[name] - first[name] for name in processes}
     found.afterwards = {name: last[name] - uploaded[name] for name in processes}
@@ -158,8 +169,10 @@ def _require(answer: HttpResponse) -> None:
         raise Fatal(f"the leader answered {answer.status} to the collector")
 
 
-def _cpu(processes: Mapping[str, int]) -> dict[str, float]:
-    return {name: cpu_of_tree(pid) for name, pid in processes.items()}
+def _cpu(processes: Mapping[str, int], statistics: Statistics) -> dict[str, float]:
+    """The CPU seconds of each process so far; of the database without those of ``statistics``."""
+    counted = {name: cpu_of_tree(pid) for name, pid in processes.items()}
+    return {name: one - statistics.seconds * name.startswith(DATABASE) for name, one in counted.items()}
 
 
 def _name(pid: int) -> str:
