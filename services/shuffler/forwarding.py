@@ -16,6 +16,7 @@ from services.shuffler.records import Outgoing
 from services.shuffler.store import ShufflerStore
 from tacit.aggregator.parties import PartyTable
 from tacit.answers import retry_after
+from tacit.errors import RolledBack
 from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.ports import TransportError
 from tacit.roles.analyzer import AnalyzerParty
@@ -68,7 +69,9 @@ class Forwarding:
 
     async def step(self) -> int:
         """Permute the messages of every recipe that is due, and send what is left; returns how many requests the
-        receivers took."""
+        receivers took. Raises ``RolledBack`` once a receiver has shown that the database is from the past."""
+        if self._store.doubtful:
+            raise RolledBack(self._store.doubtful)
         sent = 0
         for party in self._parties.active():
             task = party.task
@@ -135,6 +138,8 @@ class Forwarding:
                 self._settled.add(task.task_id)
                 return sent
             receipt, asked = await self._exchange(task, onward, headers, left.body)
+            if receipt.is_replayed:
+                await self._doubt(task, onward, left.index)
             if receipt.is_last:
                 self._settled.add(task.task_id)
             refused = receipt.refused
@@ -149,6 +154,19 @@ class Forwarding:
                     await tx.count_rejections(task.task_id, {REFUSED: refused})
             sent += 1
         return sent
+
+    async def _doubt(self, task: OneServerTask, onward: Onward, index: int) -> None:
+        """Stop, unless another process has sent the request meanwhile: a later state of this database has sent the
+        recipe before, in another order, and the mark was restored with it (P32). Raises ``RolledBack``."""
+        async with self._store.transaction() as tx:
+            if not await tx.is_left(task.task_id, index):
+                return
+            await tx.doubt()
+        self._store.doubtful = (
+            f"the {onward.receiver} has messages of recipe {task.task_id_text} that this database has not sent, so the "
+            "database is from the past; restart the service to see what to do"
+        )
+        raise RolledBack(self._store.doubtful)
 
     def _put_off(self, task_id: bytes, asked: float) -> None:
         """Send nothing of the recipe for a pause, which grows with each failure in a row, whatever its cause, and is at

@@ -88,6 +88,11 @@ class ShufflerTx(OneServerTx, LooksTx):
         query = select(func.count()).where(OUTGOING.c.task_id == task_id)
         return int((await self.connection.execute(query)).scalar_one())
 
+    async def is_left(self, task_id: bytes, index: int) -> bool:
+        """Whether this request is left to send."""
+        own = (OUTGOING.c.task_id == task_id) & (OUTGOING.c.number == index)
+        return (await self.connection.execute(select(OUTGOING.c.number).where(own))).first() is not None
+
     async def sent(self, task_id: bytes, index: int) -> bool:
         """Forget a chunk that the receiver has; returns False where another process has done so."""
         where = (OUTGOING.c.task_id == task_id) & (OUTGOING.c.number == index)

@@ -15,11 +15,12 @@ from typing import ClassVar, NamedTuple
 
 from tacit import media_types
 from tacit.answers import is_final
-from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError, ReportError
+from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX, DapProblem, DecodeError, ReportError
 from tacit.messages import Role
 from tacit.messages.chunk import MessageChunk
 from tacit.messages.framing import decode_upload_errors
 from tacit.problem import problem_type
+from tacit.task.one_server import REPLAYED
 from tacit.task.shuffled import Bundling, message_size
 from tacit.task.task import Task
 from tacit.version import DAP_18, DapVersion
@@ -34,12 +35,14 @@ _UNREADABLE = DAP_ERROR_PREFIX + DapProblem.INVALID_MESSAGE
 class Receipt(NamedTuple):
     """What an answer says of a request. ``is_taken``: nothing is left to do for it; ``refused``: how many of its pieces
     will never count; ``is_last``: nothing more will be taken of the recipe; ``is_refused``: the receiver's own word
-    that these bytes never count, so that nothing is left to do for them, while other requests may still be taken."""
+    that these bytes never count, so that nothing is left to do for them, while other requests may still be taken;
+    ``is_replayed``: its word that a shuffler has sent it the recipe in another order."""
 
     is_taken: bool
     refused: int = 0
     is_last: bool = False
     is_refused: bool = False
+    is_replayed: bool = False
 
 
 class Onward(ABC):
@@ -98,7 +101,9 @@ class ToAnalyzer(Onward):
     def receipt(self, status: int, body: bytes) -> Receipt:
         """A chunk is taken as a whole, or not; a rule by which the analyzer refuses one (others came first, the recipe
         is over) refuses all."""
-        return Receipt(200 <= status < 300, is_last=is_final(status, body))
+        final = is_final(status, body)
+        replayed = final and problem_type(body) == REFUSAL_PREFIX + REPLAYED
+        return Receipt(200 <= status < 300, is_last=final, is_replayed=replayed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ counted exactly once, and a request is only ever repeated with the same bytes.""
 from __future__ import annotations
 
 import asyncio
+import json
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,9 +17,11 @@ from infra.lab.kit.network import LOSE_RESPONSE, matching
 from infra.lab.kit.shuffled import SHUFFLER_URL, Bundler
 from services.shuffler.app import FORWARDING, STORE
 from services.shuffler.store import ShufflerStore
-from tacit.errors import UsageError
+from tacit.errors import RolledBack, UsageError
+from tacit.media_types import PROBLEM_JSON
 from tacit.messages.chunk import MessageChunk
 from tacit.pauses import LONGEST_PAUSE
+from tacit.ports import HttpResponse
 from tacit.recipe.model import Recipe
 from tests.http.power_cut import PowerCutError
 from tests.http.shuffled_stage import B, ShuffledStage, population, shuffled_stage
@@ -154,10 +157,16 @@ async def test_an_analyzer_that_answers_slowly_does_not_hold_up_another_recipe(t
 
 async def test_a_shuffler_whose_messages_came_too_late_gives_up(tmp_path: Path) -> None:
     async with due(tmp_path) as found:
-        stage, recipe = found.stage, found.devices.recipe
-        empty = MessageChunk(0, 0, b"").encode()
-        assert (await stage.forward(recipe, empty)).status == 201
-        found.sent.clear()
+        stage, real = found.stage, found.stage.network.request
+        over = json.dumps({"type": "urn:tacit:refusal:recipe-over", "status": 422}).encode()
+
+        async def ended(method: str, url: str, **rest: Any) -> Any:
+            if not url.endswith("/chunks"):
+                return await real(method, url, **rest)
+            found.sent.append(rest["body"])
+            return HttpResponse(422, {"content-type": PROBLEM_JSON}, over)
+
+        stage.network.request = ended  # type: ignore[method-assign]
         assert [await stage.forwarding.step() for _ in range(3)] == [0, 0, 0]
         assert len(found.sent) == 1
 
@@ -178,6 +187,33 @@ async def test_a_shufflers_database_from_before_it_forwarded_is_refused(tmp_path
         with pytest.raises(UsageError, match="older than the last state"):
             await stage.start_shuffler()
         await found.assert_counted_once()
+
+
+async def test_a_shuffler_on_a_whole_folder_from_before_it_forwarded_notices_it_stops_and_says_so(
+    tmp_path: Path,
+) -> None:
+    async with due(tmp_path) as found:
+        stage, folder = found.stage, tmp_path / "shuffler"
+        await stage.inner.unmount(SHUFFLER_URL)
+        shutil.copytree(folder, tmp_path / "backup")
+        await stage.start_shuffler()
+        assert await stage.forwarding.step() == CHUNKS
+        await stage.inner.unmount(SHUFFLER_URL)
+        shutil.rmtree(folder)
+        shutil.copytree(tmp_path / "backup", folder)
+
+        shuffler, before = await stage.start_shuffler(), len(found.sent)
+        for _ in range(2):
+            with pytest.raises(RolledBack, match=r"the analyzer has messages of recipe .* so the database is from the"):
+                await stage.forwarding.step()
+        assert len(found.sent) == before + 1, "one request, which an honest analyzer refuses"
+        answer = await stage.network.request("GET", f"{SHUFFLER_URL}/readyz")
+        assert (answer.status, b"the database is from the past" in answer.body) == (503, True)
+        async with shuffler[STORE].read() as tx:
+            assert await tx.in_doubt()
+        with pytest.raises(UsageError, match="others hold what this service sent"):
+            await stage.start_shuffler()
+        assert await stage.aggregate(found.devices.recipe) == (200, {"report_count": B, "values": TOTALS})
 
 
 async def test_two_processes_of_a_shuffler_fix_one_order(tmp_path: Path, make_postgres_url: MakeDatabase) -> None:

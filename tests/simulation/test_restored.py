@@ -152,7 +152,7 @@ async def test_a_whole_folder_from_the_past_is_shown_by_the_log(simulation: Simu
         health = await simulation.network.request("GET", simulation.layout.urls[name] + HEALTH_PATH)
         assert "from the past" in json.loads(health.body)["trouble"]
         await simulation.stop(name)
-        with pytest.raises(UsageError, match="the log holds leaves of ours"):
+        with pytest.raises(UsageError, match="others hold what this service sent"):
             await simulation.start(name)
         await simulation.start(name, Recovery.ACCEPT)
         await simulation.step(name)

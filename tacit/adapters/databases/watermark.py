@@ -250,7 +250,7 @@ def _putting(rows: Mapping[int, int]) -> list[str]:
 def _objection(kept: Kept | None, rows: Mapping[int, int]) -> str:
     """Describe what does not fit; empty where everything does."""
     if DOUBT in rows:
-        return f"the log holds leaves of ours that the database does not know, so it is from the past; {_ACCEPT}"
+        return f"others hold what this service sent and the database does not know, so it is from the past; {_ACCEPT}"
     if kept is None:
         used = any(shard >= 0 for shard in rows)
         return f"the mark of a database that has been used is missing; {_MISSING}" if used else ""
