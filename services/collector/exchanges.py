@@ -8,11 +8,13 @@ the next batch.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 
 from services.collector.progress import Progress, Subject
 from services.collector.records import Collection, CollectionState
 from tacit import media_types
+from tacit.adapters.network.origins import origin_of
 from tacit.aggregator.work import creation
 from tacit.answers import retry_after
 from tacit.codec import unb64url
@@ -20,12 +22,16 @@ from tacit.errors import Refusal
 from tacit.messages import BatchMode
 from tacit.models.faces.one_server_collector import OneServerSource
 from tacit.models.secure_aggregation.collector import DapSource
+from tacit.ports import HttpResponse
 from tacit.problem import problem_type
 from tacit.roles.batches import INTERVAL_OPEN_PROBLEM
 from tacit.service.app import Deps
 from tacit.service.http.live_tokens import ShownToken
 
 WAIT_SECONDS = 10
+MOST_WAITING = 64
+"""How many polls wait at one Leader at once; further ones are answered at once. Most of the connections to it stay free
+for what does not wait."""
 """Seconds that a poll asks the Leader to wait (RFC 7240): less than any timeout between the two."""
 LOST = "leader-lost-job"
 _JOB = re.compile(r"[A-Za-z0-9_-]{1,128}")
@@ -38,6 +44,8 @@ class LeaderExchange:
         self._rows = rows
         self._deps = deps
         self._token = token
+        self._waiting = Counter[str]()
+        """By the origin of a Leader, how many polls wait there."""
 
     async def advance(self, known: Subject, source: DapSource, row: Collection) -> int:
         """Do what the row's state calls for; returns 1 if the state changed. Raises ``TransportError``."""
@@ -67,11 +75,8 @@ class LeaderExchange:
 
     async def _poll(self, known: Subject, source: DapSource, row: Collection) -> int:
         url = f"{source.jobs_url}/{row.job}"
-        headers = self._token.headers()
-        if self._deps.background:
-            headers = {**headers, "Prefer": f"wait={WAIT_SECONDS}"}
         asked = self._deps.clock.now()
-        answer = await self._deps.transport.request("GET", url, headers=headers)
+        answer = await self._asked(url)
         if answer.status == 404 and problem_type(answer.body) == "about:blank":
             lost = replace(row, state=CollectionState.REQUESTED, job="")
             return await self._rows.later(lost, LOST, "the Leader does not know the job that it took")
@@ -89,6 +94,18 @@ class LeaderExchange:
             return await self._rows.keep(known, row, aggregate, state)
         except Refusal as refusal:
             return await self._rows.refuse(row, refusal.rule, refusal.detail)
+
+    async def _asked(self, url: str) -> HttpResponse:
+        """The answer to a poll, which waits at the Leader in the background, unless enough polls do."""
+        leader, headers = origin_of(url), self._token.headers()
+        if not self._deps.background or self._waiting[leader] >= MOST_WAITING:
+            return await self._deps.transport.request("GET", url, headers=headers)
+        self._waiting[leader] += 1
+        try:
+            waits = {**headers, "Prefer": f"wait={WAIT_SECONDS}"}
+            return await self._deps.transport.request("GET", url, headers=waits)
+        finally:
+            self._waiting[leader] -= 1
 
     async def _forget(self, source: DapSource, row: Collection) -> int:
         url = f"{source.jobs_url}/{row.job}"

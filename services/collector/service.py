@@ -131,23 +131,23 @@ class Collector:
 
     async def step(self) -> int:
         """Advance every due collection by one exchange; returns how many changed their state. In the background, polls
-        at the Leader run concurrently and the step does not wait for them. A collection that fails unexpectedly records
-        that in its row and is retried later."""
+        at the Leader run concurrently and the step does not wait for them, nor does one exchange wait for another. A
+        collection that fails unexpectedly records that in its row and is retried later."""
         async with self._lock:
-            async with self._store.read() as tx:
-                rows = await tx.due(self._deps.clock.now(), STEP_LIMIT)
-            moved = 0
-            for row in rows:
-                if row.state is CollectionState.COLLECTING and self._deps.background:
-                    self._start_poll(row)
-                else:
-                    moved += await self._advance(row)
-            return moved
+            async with self._store.read() as tx:  # a poll that is under way is still due, and must take nobody's place
+                found = await tx.due(self._deps.clock.now(), STEP_LIMIT + len(self._polls))
+            rows = [row for row in found if row.id not in self._polls][:STEP_LIMIT]
+            if not self._deps.background:
+                return sum([await self._advance(row) for row in rows])
+            polls = [row for row in rows if row.state is CollectionState.COLLECTING]
+            for row in polls:
+                self._start_poll(row)
+            others = [row for row in rows if row.state is not CollectionState.COLLECTING]
+            return sum(await asyncio.gather(*map(self._advance, others)))
 
     def _start_poll(self, row: Collection) -> None:
-        if row.id not in self._polls:
-            task = self._polls[row.id] = asyncio.create_task(self._poll_due(row.id))
-            task.add_done_callback(lambda task: self._poll_ended(row.id, task))
+        task = self._polls[row.id] = asyncio.create_task(self._poll_due(row.id))
+        task.add_done_callback(lambda task: self._poll_ended(row.id, task))
 
     def _poll_ended(self, collection_id: str, task: asyncio.Task[int]) -> None:
         self._polls.pop(collection_id, None)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,8 +14,9 @@ from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import NOW, RecipeKit, changed
 from infra.lab.kit.reports import issuer_key
+from services.collector.exchanges import MOST_WAITING, WAIT_SECONDS
 from services.collector.records import Collection, CollectionState
-from services.collector.service import Collector
+from services.collector.service import STEP_LIMIT, Collector
 from services.collector.store import CollectorStore
 from tacit.messages import Role
 from tacit.models.secure_aggregation.collector import DapSource
@@ -141,3 +144,51 @@ async def test_a_batch_that_fills_is_waited_for_at_the_leader_at_once_and_anothe
     await collector.close()
     await store.close()
     assert leader.polls == polls
+
+
+class SilentLeader:
+    """Takes every job, and answers no poll."""
+
+    def __init__(self) -> None:
+        self.waiting = Counter[str]()
+        self.jobs: list[str] = []
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
+    ) -> HttpResponse:
+        if method == "GET":
+            self.waiting[(headers or {}).get("Prefer", "")] += 1
+            await asyncio.Event().wait()
+        self.jobs.append(url)
+        return HttpResponse(201, {"location": f"{url}/job", "retry-after": "30"}, b"")
+
+
+async def test_polls_under_way_take_no_other_collections_place_and_only_so_many_wait_at_one_leader() -> None:
+    store, leader = CollectorStore("sqlite+aiosqlite:///:memory:"), SilentLeader()
+    await store.open()
+    collector = Collector(store, EveryHash(), Pace(), Deps(SimClock(float(NOW)), SeededEntropy(1), leader), NO_TOKEN)
+    request, count = collection_request(TASK).encode(), 2 * STEP_LIMIT + 3
+
+    async def add(name: str, number: int) -> Collection:
+        row = Collection(name, bytes([1, number]) * 16, 0, CollectionState.REQUESTED, request)
+        async with store.transaction() as tx:
+            await tx.add_collection(row)
+        return row
+
+    for number in range(count):
+        row = await add(f"row-{number}", number)
+        async with store.transaction() as tx:
+            await tx.put_collection(replace(row, state=CollectionState.COLLECTING, job="job", next_attempt=1.0))
+    new = await add("new", 255)
+    async with store.transaction() as tx:
+        await tx.put_collection(replace(new, next_attempt=2.0))
+    for _ in range(3):
+        await collector.step()
+    for _ in range(6000):
+        if leader.waiting.total() >= count:
+            break
+        await asyncio.sleep(0.01)
+    assert len(leader.jobs) == 1, "the new collection was asked for beside all polls"
+    assert leader.waiting == {f"wait={WAIT_SECONDS}": MOST_WAITING, "": count - MOST_WAITING}
+    await collector.close()
+    await store.close()
