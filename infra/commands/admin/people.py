@@ -61,7 +61,7 @@ def add(
 
     Example: tacit admin people add carol --role analyst
     """
-    _tell(operator.people.add(checked_name(name), role, key_sha256=key_sha256), as_json=as_json)
+    tell_person(operator.people.add(checked_name(name), role, key_sha256=key_sha256), as_json=as_json)
 
 
 @people.command("change")
@@ -83,7 +83,7 @@ def change(
     if role is None and disabled is None:
         raise typer.BadParameter("give --role, --disable or --enable")
     found = operator.people.change(person_of(operator, checked_name(who)), role=role, disabled=disabled)
-    _tell(found, as_json=as_json)
+    tell_person(found, as_json=as_json)
 
 
 @people.command("invite")
@@ -111,7 +111,7 @@ def invite(
         print_json({**made.model_dump(mode="json", exclude={"invitation"}), "file": str(out)})
         return
     if isinstance(made, Change):
-        _tell(made, as_json=False)
+        tell_person(made, as_json=False)
     answers().print(f"invitation of {person.name}, until {when(made.expires)}: {out}", soft_wrap=True)
 
 
@@ -124,7 +124,7 @@ def unbind(operator: Operator, who: Who, as_json: AsJson = False) -> None:
     """
     from infra.views.admin_view import person_of
 
-    _tell(operator.people.unbind(person_of(operator, checked_name(who))), as_json=as_json)
+    tell_person(operator.people.unbind(person_of(operator, checked_name(who))), as_json=as_json)
 
 
 @keys.command("give")
@@ -156,7 +156,7 @@ def give(
     person = person_of(operator, checked_name(who))
     made = operator.people.give_key(person, label, expires, key_sha256)
     if isinstance(made, Change):
-        _tell(made, as_json=as_json)
+        tell_person(made, as_json=as_json)
         return
     if out is not None:
         write_secret(out, f"{made.key}\n".encode())
@@ -218,15 +218,17 @@ def rule_words(rule: ConsentRule) -> str:
     return said
 
 
-def _tell(person: Person | Change, *, as_json: bool) -> None:
+def tell_person(person: Person | Change, *, as_json: bool) -> None:
+    """Print a person, or the change that waits for another administrator's consent."""
     from tacit.client import Change
 
     if as_json:
         print_json(person.document())
         return
     if isinstance(person, Change):
-        answers().print(f"{person.name}: {person.words}", soft_wrap=True)
-        answers().print(f"waits until {when(person.expires)} for another administrator:", soft_wrap=True)
+        until = when(person.expires)
+        answers().print(f"{person.name}: nothing has changed yet. Asked for: {person.words}", soft_wrap=True)
+        answers().print(f"it waits until {until} for another administrator, who consents with:", soft_wrap=True)
         answers().print(f"tacit admin people consent {person.id}", soft_wrap=True)
         return
     state = ", shut out" if person.disabled else ""
