@@ -19,8 +19,9 @@ from rich.console import Console
 from infra.lab.demo import crowded
 from infra.lab.demo import run as run_module
 from infra.lab.demo.dataset import Dataset, Question, load_randhie
+from infra.lab.demo.proposed import Shown
 from infra.lab.demo.results.view import Stages
-from infra.lab.demo.run import DemoRun
+from infra.lab.demo.run import DemoRun, rate_of
 from tacit.dp.amplification import epsilon_fmt22
 from tacit.recipe.writing.survey import NO_VALUE
 from tests.kit.processes import running
@@ -77,9 +78,11 @@ def test_every_sampled_device_is_counted_once_and_nothing_else(document: dict[st
 
 def test_truth_is_over_all_devices_and_estimates_sum_to_the_population_seen(document: dict[str, Any]) -> None:
     buckets = document["buckets"]
-    assert [bucket["label"] for bucket in buckets] == [*map(str, range(15)), "15+", NO_VALUE]
-    rows = Counter(min(int(value), 15) for value in load_randhie(DEVICES).values)
-    assert [bucket["truth"] for bucket in buckets] == [*(rows[answer] for answer in range(16)), 0], "no row was changed"
+    data = load_randhie(DEVICES, Shown(rate_of))
+    assert data.question.edges == (0, 1, 3), "as many as so few devices can show"
+    assert [bucket["label"] for bucket in buckets] == ["0", "1-2", "3+", NO_VALUE]
+    rows = Counter(0 if value == "0" else 1 if value in {"1", "2"} else 3 for value in data.values)
+    assert [bucket["truth"] for bucket in buckets] == [rows[0], rows[1], rows[3], 0], "no row was changed"
     assert document["staged_devices"] == 51, "the attacks have devices of their own"
     seen = document["accepted"] / document["recipe"]["sampling_rate"]
     assert sum(bucket["estimate"] for bucket in buckets) == pytest.approx(seen, abs=0.1)

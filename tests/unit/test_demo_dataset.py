@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,9 @@ import pytest
 from scipy.stats import binom
 
 from infra.lab.commands.demo import _say_cells, say_proposed
+from infra.lab.commands.demo_shuffled import shown_of_shuffled
 from infra.lab.demo.dataset import RANDHIE, load_csv, load_randhie
+from infra.lab.demo.proposed import LEAST_ANSWERS, MOST_ANSWERS, Shown, merged
 from infra.lab.demo.run import rate_of
 from infra.views.terminal import notes
 from tacit.errors import UsageError
@@ -292,3 +295,53 @@ def test_coins_leave_the_batch_of_a_demo_below_its_minimum_in_one_run_of_a_milli
     minimum = SamplingPlan(devices, rate).batch_size()
     assert binom.cdf(minimum - 1, devices, float(rate)) < 1e-6
     assert rate * devices < 5_001
+
+
+@pytest.mark.parametrize("devices", [200, 300, 400, 1000, 20_000])
+@pytest.mark.parametrize("shown", [Shown(rate_of), shown_of_shuffled(None), shown_of_shuffled("unbiased")])
+def test_every_proposed_bucket_holds_what_can_be_seen_of_it(devices: int, shown: Shown) -> None:
+    """The first rows of the built-in data, an even spread, and one with nearly all values in one place."""
+    answers = shown.most(devices)
+    assert devices / answers >= shown.least(devices, answers) or answers == LEAST_ANSWERS
+    assert answers == MOST_ANSWERS or devices / (answers + 1) < shown.least(devices, answers + 1)
+    randhie = [float(one) for one in load_randhie(devices).values]
+    for values in (randhie, [float(n % 16) for n in range(devices)], [0.0] * (devices - 3) + [1.0, 7.0, 15.0]):
+        edges = shown.buckets(tuple(range(16)), values, devices)
+        held = Counter(bisect_right(edges, value) for value in values)
+        assert len(edges) == LEAST_ANSWERS or min(held.values()) >= shown.least(devices, answers)
+
+
+def test_300_rows_get_as_many_buckets_as_they_can_show_and_more_are_said_to_be_too_many(csv_file: Make) -> None:
+    path = csv_file(column([str(n % 40) for n in range(300)]))
+
+    def proposed(shown: Shown | None) -> tuple[int | str, ...]:
+        question = load_csv(path, "value", edges=None, categories=None, devices=None, shown=shown).question
+        assert question.proposed
+        assert question.edges is not None
+        return question.edges
+
+    main = Shown(rate_of)
+    assert len(proposed(None)) == MOST_ANSWERS
+    assert proposed(main) == (0, 9, 18, 29)
+    assert main.words(300, 4) == ""
+    assert main.words(300, 16).startswith("300 devices show about 4 answers, and this question has 16: on average 19")
+    fractions = csv_file(column([str(n / 300) for n in range(300)]))
+    asked = load_csv(fractions, "value", edges=None, categories=None, devices=None, shown=main).question
+    assert asked.edges == (0, "0.3", "0.6")
+
+
+def test_the_built_in_question_of_the_shuffled_demo_shows_its_answers() -> None:
+    """Of 16 buckets, 400 devices behind a shuffler show two: the others are released as 0."""
+    shown = shown_of_shuffled("zsum")
+    data = load_randhie(400, shown)
+    assert data.question.edges == (0, 1, 2, 4)
+    assert shown.words(400, 4) == ""
+    assert "400 devices show about 5 answers, and this question has 16" in shown.words(400, 16)
+
+
+def test_edges_between_which_nobody_is_are_left_out_and_two_stay() -> None:
+    assert merged((0, 1, 2, 3), [0.0] * 5 + [3.0] * 5, 5) == (0, 3)
+    assert merged((0, 1, 2, 3), [0.0] * 5 + [1.0, 2.0, 3.0], 5) == (0, 1)
+    assert merged((0, 1, 2, 3), [0.0] * 4 + [1.0] * 4 + [2.0] * 4 + [3.0] * 4, 8) == (0, 2)
+    assert merged((5, 6), [5.0] * 9, 5) == (5, 6)
+    assert merged(("0.5", 1, "1.5"), [0.5, 0.75, 1.0, 1.25, 1.5, 9.0], 2) == ("0.5", 1, "1.5")

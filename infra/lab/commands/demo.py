@@ -19,13 +19,14 @@ from infra.lab.commands.demo_learn import learn as train
 from infra.lab.commands.demo_local import local
 from infra.lab.commands.demo_played import played
 from infra.lab.commands.demo_search import heavy_hitters as search
-from infra.lab.commands.demo_shuffled import of_domain, shuffled
+from infra.lab.commands.demo_shuffled import of_domain, shown_of_shuffled, shuffled
 from infra.lab.commands.demo_watched import visits_of, watched, watching_of
 from infra.views.terminal import notes
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
     from infra.lab.demo.dataset import Dataset
+    from infra.lab.demo.proposed import Shown
 
 
 MAIN, HITTERS, LEARN = "the main model", "--heavy-hitters", "--learn"
@@ -154,13 +155,20 @@ def demo(
     if asked == LOCAL:
         return local(input_file, column, devices, epsilon, top, engine, out, nothing, json_output=json_output)
     if asked == SHUFFLED:
-        made = _shuffled_data(input_file, column, buckets, categories, devices, domain, nothing)
+        shown = shown_of_shuffled(variant)
+        made = _shuffled_data(input_file, column, buckets, categories, devices, domain, nothing, shown)
+        if made.question.proposed:
+            say_proposed(made, notes())
         _say_cells(made, notes())
+        if domain is None:
+            _say_shown(made, shown, notes())
         return shuffled(_with_missing(made, missing), variant, out, json_output=json_output)
     if asked in WATCHED:
         watching = watching_of(asked, statistic, steps)
         return watched(watching, visits_of(watching, input_file, column, devices), out, json_output=json_output)
-    made = _with_missing(_dataset(input_file, column, buckets, categories, devices, nothing), missing)
+    shown = _shown()
+    made = _with_missing(_dataset(input_file, column, buckets, categories, devices, nothing, shown), missing)
+    _say_shown(made, shown, notes())
     return _demo(made, through, out, json_output)
 
 
@@ -214,13 +222,15 @@ def _dataset(
     categories: str | None,
     devices: int | None,
     no_value: Collection[str],
+    shown: Shown,
 ) -> Dataset:
     from infra.lab.demo.dataset import load_csv, load_randhie
 
     if input_file is None:
         if column or buckets or categories:
             raise typer.BadParameter("--column, --buckets and --categories go with --input")
-        return load_randhie(DEFAULT_DEVICES if devices is None else devices)
+        number = DEFAULT_DEVICES if devices is None else devices
+        return load_randhie(number, shown if shown.asked or number < DEFAULT_DEVICES else None)
     if column is None:
         raise typer.BadParameter("--input needs --column NAME")
     if buckets and categories:
@@ -232,6 +242,7 @@ def _dataset(
         categories=None if categories is None else _categories(categories),
         devices=devices,
         no_value=no_value,
+        shown=shown,
     )
 
 
@@ -243,15 +254,32 @@ def _shuffled_data(
     devices: int | None,
     domain: int | None,
     no_value: Collection[str],
+    shown: Shown,
 ) -> Dataset:
     from infra.lab.commands.demo_shuffled import DEFAULT_DEVICES as FEW
 
     if domain is None:
         few = FEW if input_file is None and not devices else devices
-        return _dataset(input_file, column, buckets, categories, few, no_value)
+        return _dataset(input_file, column, buckets, categories, few, no_value, shown)
     if input_file is not None or buckets or categories:
         raise typer.BadParameter("--domain makes answers up; leave out --input, --buckets and --categories")
     return of_domain(domain, devices)
+
+
+def _shown() -> Shown:
+    """What the demo of the main model shows."""
+    from infra.lab.demo.proposed import Shown
+    from infra.lab.demo.run import rate_of
+
+    return Shown(rate_of)
+
+
+def _say_shown(dataset: Dataset, shown: Shown, progress: Console) -> None:
+    """Print that the question has more answers than the population can show, where it has."""
+    asked = dataset.question.edges or dataset.question.categories or ()
+    words = shown.words(len(dataset.values), len(asked)) if asked else ""
+    if words:
+        progress.print(words, highlight=False, style="yellow", soft_wrap=True)
 
 
 def _with_missing(dataset: Dataset, missing: str) -> Dataset:
@@ -292,7 +320,8 @@ def say_proposed(dataset: Dataset, progress: Console) -> None:
     else:
         raise UsageError("the question has neither buckets nor categories")
     progress.print(
-        f"proposed from the file: {flag}\n(in a real recipe these are public and fixed before any device is asked)",
+        f"proposed from the file, as many as its rows can show: {flag}\n(in a real recipe these are public and fixed "
+        "before any device is asked)",
         highlight=False,
         style="yellow",
         soft_wrap=True,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Coroutine, Sequence
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from tacit.errors import UsageError
 
 if TYPE_CHECKING:
     from infra.lab.demo.dataset import Dataset
+    from infra.lab.demo.proposed import Shown
     from infra.lab.demo.results.result import DemoResult
     from infra.lab.demo.results.view import Stages
 
@@ -23,6 +26,16 @@ VARIANTS = {"zsum": "zsum", "hist": "zsum", "unbiased": "unbiased", "flipped": "
 DEFAULT_DEVICES = 400
 MOST_DOMAIN, MOST_SEALED_DOMAIN = 1_000_000, 999
 """Up to the second, every device seals its messages; above it, those of most are counted."""
+
+
+def shown_of_shuffled(variant: str | None) -> Shown:
+    """What the demo shows by this variant."""
+    from infra.lab.demo.proposed import Shown
+    from infra.lab.demo.run import rate_of
+    from tacit.models.shuffled.form import Shuffled
+
+    asked = {"model": Shuffled.name, "randomizer": VARIANTS.get(variant or "zsum", "zsum")}
+    return Shown(partial(rate_of, highest=Decimal(1)), asked)
 
 
 def of_domain(size: int, devices: int | None) -> Dataset:

@@ -18,6 +18,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TypeVar
 
+from infra.lab.demo.proposed import Shown
 from infra.lab.devices.columns import read_column, says_nothing
 from tacit.errors import DecodeError, UsageError
 from tacit.recipe import model
@@ -111,11 +112,14 @@ class _Column:
         return UsageError(f"{self.path}: line {line}, column {self.name}: {what}; {mend}")
 
 
-def load_randhie(devices: int | None) -> Dataset:
-    """The built-in data, the first ``devices`` rows of it. Raises ``UsageError`` where there are fewer."""
-    visits = [cell for _, cell in read_column(RANDHIE, "mdvis")]
-    question = Question("How many outpatient doctor visits?", "mdvis", edges=tuple(range(MAX_BUCKETS)))
-    return Dataset(RANDHIE_LABEL, question, tuple(_take(visits, devices, "the built-in data set")))
+def load_randhie(devices: int | None, shown: Shown | None = None) -> Dataset:
+    """The built-in data, the first ``devices`` rows of it; with ``shown`` in as many buckets as these can show. Raises
+    ``UsageError`` where there are fewer."""
+    visits = _take([cell for _, cell in read_column(RANDHIE, "mdvis")], devices, "the built-in data set")
+    edges: tuple[int | str, ...] = tuple(range(MAX_BUCKETS))
+    if shown is not None:
+        edges = shown.buckets(edges, [float(one) for one in visits], len(visits))
+    return Dataset(RANDHIE_LABEL, Question("How many outpatient doctor visits?", "mdvis", edges=edges), tuple(visits))
 
 
 def load_csv(
@@ -126,10 +130,12 @@ def load_csv(
     categories: Sequence[str] | None,
     devices: int | None,
     no_value: Collection[str] = (),
+    shown: Shown | None = None,
 ) -> Dataset:
-    """Read ``column`` of ``path``, no more rows of it than there are to be ``devices``, and settle the question. A cell
-    with a text of ``no_value`` holds none, nor does one of numbers with what usually stands for none: to devices it is
-    no number. Raises ``UsageError`` with the first thing wrong."""
+    """Read ``column`` of ``path``, no more rows of it than there are to be ``devices``, and settle the question: where
+    it is proposed of numbers, with ``shown`` in as many buckets as these devices can show. A cell with a text of
+    ``no_value`` holds none, nor does one of numbers with what usually stands for none: to devices it is no number.
+    Raises ``UsageError`` with the first thing wrong."""
     if devices is not None and devices > MAX_DEVICES:
         raise UsageError(_too_many(path, column, f"{devices:,} devices are asked for"))
     cells = list(itertools.islice(read_column(path, column), MAX_DEVICES + 1 if devices is None else devices))
@@ -149,7 +155,7 @@ def load_csv(
     elif categories is not None:
         question = Question(f"How is {column} distributed?", column, categories=tuple(categories))
     else:
-        question = _propose(taken)
+        question = _propose(taken, shown)
     _check_form(taken, question)
     _check_cells(taken, question)
     is_number = question.edges is not None
@@ -213,12 +219,15 @@ def _no_number(text: str) -> tuple[str, str]:
     )
 
 
-def _propose(column: _Column) -> Question:
+def _propose(column: _Column, shown: Shown | None) -> Question:
     """Edges for a numeric column, the distinct values for any other."""
     numbers = [value for _, text in column.said if (value := _number(text)) is not None]
     text = f"How is {column.name} distributed?"
     if len(numbers) >= NUMERIC_SHARE * len(column.said):
-        return Question(text, column.name, edges=_propose_edges(numbers), proposed=True)
+        devices = len(column.cells)
+        edges = _propose_edges(numbers, MAX_BUCKETS if shown is None else shown.most(devices))
+        edges = edges if shown is None else shown.buckets(edges, numbers, devices)
+        return Question(text, column.name, edges=edges, proposed=True)
     counts = Counter(cell for _, cell in column.filled)
     if len(counts) > MAX_CATEGORIES:
         line, first = column.filled[0]
@@ -232,9 +241,9 @@ def _propose(column: _Column) -> Question:
     return Question(text, column.name, categories=tuple(sorted(counts)), proposed=True)
 
 
-def _propose_edges(numbers: Sequence[float]) -> tuple[int | str, ...]:
-    """At most 16 lower edges: every integer where there are few, quantiles where there are many; fractional ones where
-    numbers that are not whole would else fall into a few."""
+def _propose_edges(numbers: Sequence[float], quantiles_most: int) -> tuple[int | str, ...]:
+    """At most 16 lower edges: every integer where there are few, at most so many quantiles where there are many;
+    fractional ones where numbers that are not whole would else fall into a few."""
     low, high = math.floor(min(numbers)), math.floor(max(numbers))
     ordered = sorted(numbers)
     most = ordered[int(0.98 * (len(ordered) - 1))]
@@ -244,7 +253,7 @@ def _propose_edges(numbers: Sequence[float]) -> tuple[int | str, ...]:
     if tail - low < MAX_BUCKETS:
         last = max(low + 1, min(high, low + MAX_BUCKETS - 1))
         return tuple(range(low, last + 1))
-    quantiles = {math.floor(ordered[(len(ordered) - 1) * i // MAX_BUCKETS]) for i in range(MAX_BUCKETS)}
+    quantiles = {math.floor(ordered[(len(ordered) - 1) * i // quantiles_most]) for i in range(quantiles_most)}
     return tuple(sorted(quantiles | {low}))
 
 
