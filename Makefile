@@ -3,7 +3,7 @@
 # make check     formatter, linter, types, import rules; first adds the tests' packages and the checkers to ./.venv
 # make test      the tests, without the long ones; make test-all runs those too; first adds the tests' packages to ./.venv
 # make install-test, make install-check  only add those packages
-# make test-rotating  a part of the long tests, another one every day, in seven minutes
+# make test-rotating  a part of the long tests, another one every day and all in a fortnight, in ten minutes
 # make test-flaky  run every test that depends on a random draw RUNS times (100), against the rates that they state
 # make durations record how long each file of tests lasts, by which workers share them out; MARKED=slow: the long ones
 # make fmt       format the code
@@ -104,9 +104,9 @@ durations: $(FOR_TESTS)
 test-all: $(FOR_TESTS)
 	@$(ON_DISK) $(PYTEST) -m "" --override-ini faulthandler_timeout=3600
 
-# One process, so that slow tests do not slow each other down. A test that hangs ends the run.
+# Two processes, as by the recorded durations a day has twenty minutes of tests. A test that hangs ends the run.
 test-rotating: $(FOR_TESTS)
-	@$(ON_DISK) $(BIN)/pytest -m slow --rotating --override-ini faulthandler_timeout=800
+	@$(ON_DISK) $(PYTEST) --numprocesses 2 -m slow --rotating --override-ini faulthandler_timeout=800
 
 # Each run has different seeds; afterwards the property tests look for new examples once.
 RUNS ?= 100
