@@ -176,7 +176,7 @@ class Decider:
         if series is None:
             return Participation(live.recipe)
         drawn = draws.get(series.hash) or await self._store.draw(series.hash)
-        return Participation(live.recipe, series, drawn, log.ended(series.hash))
+        return Participation(live.recipe, series, drawn)
 
     async def _asked(
         self, log: LiveLog, live: LiveRecipe, part: Participation, draws: dict[bytes, SeriesDraw]

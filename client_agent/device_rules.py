@@ -133,13 +133,13 @@ def _budget(
 ) -> Refusal | None:
     """Check that the claim, with everything charged within the budget's days, passes the budget's filter (P21, P40),
     and with what its analyst has charged that of the analyst's share (P38). A series is charged whole, with the first
-    of its rounds."""
+    of its rounds, ended or not (``client_agent.series``)."""
     charge = charge_of(recipe, ChargeState.PENDING)
     if recipe.series is not None:
         own = unb64url(recipe.series.hash)
         if context.series is None or any(entry.series_hash == own and entry.charged_epsilon for entry in entries):
             return None
-        charge = series_charge(context.series, ChargeState.PENDING, context.ended)
+        charge = series_charge(context.series, ChargeState.PENDING)
     since = ledger_time(context) - budget.seconds
     refused = _over(charge, budget.account, entries, since)
     share = policy.budget_share(budget.account, recipe.parties.analyst.operator)

@@ -18,7 +18,7 @@ from tacit.ledger.account import Cost
 from tacit.ports import Entropy
 from tacit.recipe.charges import cost_of, series_cost, with_relay_of
 from tacit.recipe.model import Recipe
-from tacit.recipe.series import Ended, Series
+from tacit.recipe.series import Series
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,6 @@ class Participation:
     recipe: Recipe
     series: Series | None = None
     drawn: SeriesDraw | None = None
-    ended: Ended | None = None
-    """How that series was ended, if it was."""
 
     @property
     def index(self) -> int:
@@ -52,23 +50,23 @@ class Participation:
 
     @property
     def cost(self) -> Cost | None:
-        """The cost that is charged before the coin; None if the series was charged before."""
+        """The cost that is charged before the coin; None if the series was charged before. A series is charged whole
+        even where the log shows its end: a device knows no more of the rounds before it than what it was shown, and
+        would take part in those that are shown later without a charge."""
         if self.series is None:
             return cost_of(self.recipe)
-        return None if self.drawn is not None else series_cost(self.series, self.ended)
+        return None if self.drawn is not None else series_cost(self.series)
 
     @property
     def with_relay(self) -> Decimal | None:
         """The claim (b) that the device charges; ``None`` if it charges nothing."""
         if self.cost is None:
             return None
-        return with_relay_of(self.recipe) if self.series is None else with_relay_of(self.series, self.ended)
+        return with_relay_of(self.recipe) if self.series is None else with_relay_of(self.series)
 
     @property
     def charged_until(self) -> int:
         """The POSIX second from which nothing can be answered any more for the charge."""
-        if self.series is not None and self.ended is not None:
-            return self.ended.until
         return (self.recipe if self.series is None else self.series).interval.end
 
     def choice(self, entropy: Entropy, now: float) -> tuple[bool | None, SeriesDraw | None]:

@@ -67,12 +67,10 @@ class SeriesRows:
         return (await self._connection.execute(statement)).first() is not None
 
     async def end(self, series: Series, index: int, now: int) -> None:
-        """Record that the leaf at ``index`` has ended a series at ``now``: from then on it is charged what its rounds
-        cost."""
-        charge = series_charge(series, ChargeState.PENDING, ended := await self.ended_at(series.hash, index))
+        """Record that the leaf at ``index`` has ended a series at ``now``: from then on it is charged until its last
+        published round is over."""
+        charge = series_charge(series, ChargeState.PENDING, await self.ended_at(series.hash, index))
         values = {
-            "epsilon": f"{charge.cost.epsilon:f}",
-            "epsilon_with_relay": f"{with_relay_of(series, ended):f}",
             "ends_at": charge.end,
             "end_position": index,
             "shown_until": now + END_SHOWN,
@@ -81,11 +79,10 @@ class SeriesRows:
 
     async def ended_at(self, series_hash: bytes, index: int) -> Ended:
         """What a series is that the leaf at ``index`` ends: its rounds in the log, all of which come before."""
-        last, count = sa.func.max(RECIPES.c.ends_at), sa.func.count()
+        last = sa.func.max(RECIPES.c.ends_at)
         joined = sa.join(SERIES_ROUNDS, RECIPES, RECIPES.c.hash == SERIES_ROUNDS.c.recipe_hash)
-        statement = sa.select(last, count).select_from(joined).where(SERIES_ROUNDS.c.series_hash == series_hash)
-        until, rounds = (await self._connection.execute(statement)).one()
-        return Ended(index, rounds, until or 0)
+        statement = sa.select(last).select_from(joined).where(SERIES_ROUNDS.c.series_hash == series_hash)
+        return Ended(index, (await self._connection.execute(statement)).scalar() or 0)
 
     async def live(self, gone: int, policy: Policy) -> list[LoggedSeries]:
         """The series that readers still need, in the order of the log: rounds may come, as long as ``policy`` names

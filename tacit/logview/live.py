@@ -298,7 +298,7 @@ class LiveJoin:
         for text, item in self.series.items():
             own = asked.get(item.series.hash, [])
             until = max((recipe.interval.end for recipe in own), default=0)
-            yield item if text not in self.ends else replace(item, ended=Ended(self.ends[text], len(own), until))
+            yield item if text not in self.ends else replace(item, ended=Ended(self.ends[text], until))
 
     def live_recipes(self) -> Iterable[LiveRecipe]:
         """All recipes with what the log says about them."""

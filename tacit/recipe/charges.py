@@ -8,10 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal
 
-from tacit.errors import Refusal
 from tacit.ledger.account import Charge, ChargeState, Cost, series_state
 from tacit.models.forms import known
-from tacit.recipe.claims import independent_claim
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.privacy import Epsilons, epsilon_of
@@ -39,12 +37,11 @@ def cost_of(recipe: Recipe) -> Cost:
     return Cost(_charged(recipe.model, recipe.privacy.epsilon), Decimal(recipe.privacy.delta))
 
 
-def with_relay_of(document: Recipe | Series, ended: Ended | None = None) -> Decimal:
-    """The stated claim (b), or its counterpart; for a series the total one, as it was ``ended``; at the delta of claim
-    (a)."""
+def with_relay_of(document: Recipe | Series) -> Decimal:
+    """The stated claim (b), or its counterpart; for a series the total one; at the delta of claim (a)."""
     if isinstance(document, Recipe):
         return _charged(document.model, document.privacy.epsilon, with_relay=True)
-    return _total(document, ended, with_relay=True)
+    return _charged(document.probe.model, document.claim.epsilon, with_relay=True)
 
 
 def _charged(model: str, epsilon: Epsilons, *, with_relay: bool = False) -> Decimal:
@@ -57,7 +54,7 @@ def _charged(model: str, epsilon: Epsilons, *, with_relay: bool = False) -> Deci
 
 def series_charge(series: Series, state: ChargeState, ended: Ended | None = None) -> Charge:
     """The ledger entry of a series: its stated total claims (a) and (b), over its whole time; of one that was ended,
-    what its rounds cost until the last of them is over."""
+    until the last of its published rounds is over."""
     probe, start = series.probe, series.interval.start
     return Charge(
         probe.privacy.account,
@@ -65,33 +62,19 @@ def series_charge(series: Series, state: ChargeState, ended: Ended | None = None
         series.name,
         start,
         series.interval.end if ended is None else max(start, ended.until),
-        series_cost(series, ended),
+        series_cost(series),
         state,
-        with_relay_of(series, ended),
+        with_relay_of(series),
         probe.parties.analyst.operator,
     )
 
 
-def series_cost(series: Series, ended: Ended | None = None) -> Cost:
-    """The series' total claim (a), as its account is charged."""
-    return Cost(_total(series, ended), Decimal(series.claim.delta))
-
-
-def _total(series: Series, ended: Ended | None, *, with_relay: bool = False) -> Decimal:
-    """One of the stated total epsilons; of a series with independent coins that was ended, that of the rounds which
-    there were, at the same delta, where it is smaller. With donation a device takes part once, however many there
-    are."""
-    stated = _charged(series.probe.model, series.claim.epsilon, with_relay=with_relay)
-    if ended is None or series.donation is not None or ended.rounds >= series.rounds:
-        return stated
-    name = f"total of {ended.rounds} rounds"
-    if name not in series.derived:
-        try:
-            claim = independent_claim(series.probe, max(1, ended.rounds), float(series.claim.delta))
-            series.derived[name] = Epsilons(claim.rounded_up())
-        except Refusal:
-            series.derived[name] = series.claim.epsilon
-    return min(stated, _charged(series.probe.model, series.derived[name], with_relay=with_relay))
+def series_cost(series: Series) -> Cost:
+    """The series' total claim (a), as its account is charged. It stays that of all rounds where the series is ended:
+    whoever ends it has seen its releases, and the total of the rounds that there were holds for a number of rounds that
+    is fixed beforehand only (P40). By stopping when the loss of the rounds so far exceeds their own total, an account
+    could be exceeded manifold."""
+    return Cost(_charged(series.probe.model, series.claim.epsilon), Decimal(series.claim.delta))
 
 
 def is_refundable(recipe: Recipe) -> bool:

@@ -77,11 +77,10 @@ LOG_SIGNER = "log"
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a series was ended: ``index`` of the leaf that says so; how many ``rounds`` came before it, as far as is
-    known; and the POSIX second ``until`` which the last of these is asked (0 without one)."""
+    """How a series was ended: ``index`` of the leaf that says so, and the POSIX second ``until`` which the last of its
+    rounds before that is asked, as far as is known (0 without one)."""
 
     index: int
-    rounds: int
     until: int
 
 

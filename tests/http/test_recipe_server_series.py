@@ -173,13 +173,12 @@ async def test_in_any_history_server_readers_and_devices_charge_the_same(tmp_pat
         assert {charge.recipe_hash: charge for charge in charges if charge.counts} == counted
         for live in log.recipes:
             series = log.series_of(live.recipe)
-            ended = None if series is None else log.ended(series.hash)
-            part = Participation(live.recipe, series, None, ended)
+            part = Participation(live.recipe, series)
             charge = counted.get(live.recipe.hash if part.series is None else part.series.hash)
             if live.opted_in and not live.is_void:
                 assert charge is not None
                 assert (part.cost, part.with_relay) == (charge.cost, charge.epsilon_with_relay)
-                assert part.charged_until == charge.end
+                assert part.charged_until >= charge.end, "a device does not count on having seen every round"
     await store.close()
     await running.network.close()
     assert len(logged) > 12

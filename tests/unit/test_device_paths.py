@@ -242,3 +242,17 @@ async def test_a_device_sends_in_one_round_of_a_search_at_most_with_the_law_that
         laws.append(law)
     worst = max(log_ratio(one, other) for one, other in itertools.permutations(laws, 2))
     assert worst == pytest.approx(float(METHOD.local_epsilon), abs=1e-6)
+
+
+async def test_a_device_charges_a_series_whole_as_it_knows_only_those_rounds_that_it_was_shown(
+    sent: list[Any],
+) -> None:
+    """A log that shows the end of a series with one of its rounds may show the others later, when they cost nothing."""
+    series = SEARCHING.series(rounds=3, donation_slots=None)
+    first, second = (SEARCHING.recipe_leaf(SEARCHING.round(series, index)) for index in range(2))
+    begin, end = SEARCHING.series_leaf(series), SEARCHING.series_end_leaf(series)
+    device = Device(1, SeededEntropy(b"device"))
+    (entry,) = await device.decide(log_of(SEARCHING, begin, first, end), series.window(0).start)
+    assert (entry.charged_epsilon, entry.charged_until) == (series.claim.epsilon["aggregator"], series.interval.end)
+    (later,) = await device.decide(log_of(SEARCHING, begin, first, second, end), series.window(1).start)
+    assert later.charged_epsilon == ""

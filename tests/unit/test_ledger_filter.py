@@ -331,3 +331,39 @@ def test_the_smallest_account_for_steps_that_are_chosen_one_after_another() -> N
     ):
         with pytest.raises(ValueError, match=name):
             compose_steps(bad, total)
+
+
+def test_who_ends_a_series_when_it_pays_gains_by_a_charge_of_its_rounds_and_not_of_the_whole() -> None:
+    """An account holds the total of 100 rounds, randomised responses of epsilon .1. The analyst ends the series after
+    any number of them, having seen them, and spends what is free then on one more response."""
+    rounds, each, delta = 100, 0.1, 1e-6
+    up = 1 / (1 + math.exp(-each))
+
+    def losses(count: int) -> Any:
+        return (2 * np.arange(count + 1) - count) * each
+
+    def missed(limit: float, loss: Any) -> Any:
+        return np.maximum(-np.expm1(np.minimum(limit - loss, 0)), 0)
+
+    @cache
+    def total(count: int) -> float:
+        """The least epsilon of so many rounds at ``delta``, if their number is fixed beforehand."""
+        law = np.array([math.comb(count, ups) * up**ups * (1 - up) ** (count - ups) for ups in range(count + 1)])
+        low, high = 0.0, count * each
+        for _ in range(60):
+            middle = (low + high) / 2
+            low, high = (middle, high) if law @ missed(middle, losses(count)) > delta else (low, middle)
+        return high
+
+    def gained(charged: Callable[[int], float]) -> float:
+        limit, value = total(rounds), None
+        for count in range(rounds, -1, -1):
+            left = limit - charged(count) if count else 0.0
+            more, loss = 1 / (1 + math.exp(-left)), losses(count)
+            ends = more * missed(limit, loss + left) + (1 - more) * missed(limit, loss - left)
+            value = ends if value is None else np.maximum(ends, up * value[1:] + (1 - up) * value[:-1])
+        assert value is not None
+        return float(value[0])
+
+    assert gained(total) > 5 * delta
+    assert gained(lambda _: total(rounds)) <= delta * (1 + 1e-9)

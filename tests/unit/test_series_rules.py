@@ -363,7 +363,7 @@ def test_an_end_by_somebody_else_ends_nothing() -> None:
 def test_of_two_ends_the_first_counts() -> None:
     ends = KIT.series_end_leaf(SERIES), KIT.series_end_leaf(SERIES, "log")
     log = read_with_ends(KIT.series_leaf(SERIES), KIT.recipe_leaf(ROUND), *ends)
-    assert log.ended(SERIES.hash) == Ended(2, 1, ROUND.interval.end)
+    assert log.ended(SERIES.hash) == Ended(2, ROUND.interval.end)
 
 
 def test_a_series_that_was_ended_without_a_round_is_not_charged() -> None:

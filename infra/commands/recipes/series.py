@@ -278,7 +278,7 @@ def show(
         logged = asyncio.run(_logged(series, state_dir))
         found, state = logged.series, f"entry {logged.index} of the log"
         if logged.ended is not None:
-            state = f"{state}; ended by entry {logged.ended.index} after {logged.ended.rounds} rounds"
+            state = f"{state}; ended by entry {logged.ended.index}"
     if as_json:
         print_json({"state": state, **series_document(found)})
     else:

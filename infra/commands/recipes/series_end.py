@@ -38,8 +38,9 @@ def end(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """End a series: no further round is asked, and the slots, the room and the part of the account that it has not used
-    are free. Rounds that are published go on. It cannot be begun again.
+    """End a series: no further round is asked, and the slots and the room that it has not used are free. Its total
+    stays charged until the last published round is over; without one, nothing is. Rounds that are published go on. It
+    cannot be begun again.
 
     Its analyst may end it, and the operator of the log. Example: tacit series end training.json --state-dir .tacit
     """

@@ -184,8 +184,8 @@ ROUTES: Final = (
           problems=(404, 502), storing=Storing.NOTHING),
     Route(
         "POST", "/v1/series/{hash}/end", "series.end",
-        "End a series in the log, for good: no further round is asked, and the slots, the room and the part of the "
-        "account that it has not used are free. Published rounds go on.",
+        "End a series in the log, for good: no further round is asked, and the slots and the room that it has not used "
+        "are free. Published rounds go on, and its total stays charged until the last of them is over.",
         series.end, _OPERATE, {200: SeriesDocument}, body=Nothing, problems=(404, 502), storing=Storing.NOTHING,
     ),
     Route(
