@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from infra.backing.backing_servers import BROKER, REDIS, broker, redis
 from infra.backing.databases import databases
 from infra.backing.mosquitto import require_mosquitto
-from infra.backing.postgres import require_binaries
+from infra.backing.postgres import Say, require_binaries
 from infra.backing.redis import require_redis
 from infra.stacks.layout import Layout
 from tacit.adapters.databases.postgres import require_driver
@@ -54,10 +55,11 @@ def parse_backends(texts: Sequence[str], url_files: dict[str, Path | None]) -> W
 
 
 @contextlib.contextmanager
-def backends(layout: Layout, wanted: Wanted, entropy: Entropy) -> Iterator[None]:
-    """Provide the backing servers of ``layout`` while the block runs. Raises ``UsageError``."""
+def backends(layout: Layout, wanted: Wanted, entropy: Entropy, say: Say = lambda _words: None) -> Iterator[None]:
+    """Provide the backing servers of ``layout`` while the block runs; ``say`` is told how far a long start is. Raises
+    ``UsageError``."""
     with contextlib.ExitStack() as stack:
-        for name, provide in ((POSTGRES, databases), (REDIS, redis), (BROKER, broker)):
+        for name, provide in ((POSTGRES, partial(databases, say=say)), (REDIS, redis), (BROKER, broker)):
             asked, url_file = wanted.of(name)
             stack.enter_context(provide(layout, wanted=asked, url_file=url_file, entropy=entropy))
         yield

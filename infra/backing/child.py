@@ -60,14 +60,21 @@ class Child:
         """Whether the program is still running."""
         return self._process.poll() is None
 
-    def until(self, is_ready: Callable[[], bool], seconds: float = READY_SECONDS) -> bool:
+    def until(
+        self,
+        is_ready: Callable[[], bool],
+        seconds: float = READY_SECONDS,
+        waiting: Callable[[float], None] = lambda _seconds: None,
+    ) -> bool:
         """Wait until ``is_ready``, at most ``seconds``. If the program ends first or takes too long, stop it and return
-        False."""
-        deadline = time.monotonic() + seconds
+        False. ``waiting`` is called all the while, with the seconds that have passed."""
+        begun = time.monotonic()
         while not is_ready():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            passed = time.monotonic() - begun
+            if self._process.poll() is not None or passed > seconds:
                 self.stop()
                 return False
+            waiting(passed)
             time.sleep(PAUSE_SECONDS)
         return True
 

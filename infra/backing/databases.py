@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sqlalchemy.engine import URL, make_url
 
-from infra.backing.postgres import PostgresServer, let_server_through
+from infra.backing.postgres import PostgresServer, Say, let_server_through
 from infra.base.certificate_files import CA_FILE
 from infra.base.free_ports import free_ports
 from infra.base.remembered_servers import amend_config, has_server, own_port, remember
@@ -32,8 +32,11 @@ WITHOUT_DATABASE = frozenset({"relay"})
 
 
 @contextlib.contextmanager
-def databases(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: Entropy) -> Iterator[None]:
-    """Provide the databases of ``layout`` while the block runs, and stop the stack's own server afterwards.
+def databases(
+    layout: Layout, *, wanted: bool, url_file: Path | None, entropy: Entropy, say: Say = lambda _words: None
+) -> Iterator[None]:
+    """Provide the databases of ``layout`` while the block runs, and stop the stack's own server afterwards. ``say`` is
+    told how far a long start is, as after a crash.
 
     A new stack gets databases if ``wanted``; an existing one keeps what it began with. Raises ``UsageError``.
     """
@@ -47,13 +50,13 @@ def databases(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: E
             if port is not None:
                 server = PostgresServer.load(folder / "server", port)
                 _certify(layout, server)
-                server.start()
+                server.start(say)
         elif wanted:
             _require_new(layout)
             if url_file is None:
                 server = _create_server(layout, entropy)
                 _certify(layout, server)
-                server.start()
+                server.start(say)
                 url = make_url(server.url)
                 beside = {"sslrootcert": CA_FILE} if layout.options.tls else {}
                 _provision(layout, url, url.update_query_dict(beside), entropy)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
+import re
 import resource
 import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +50,12 @@ DISK_SHARE, LEAST_LOG, MOST_LOG = 8, 128 << 20, 8 << 30
 """The share of the free disk that the write-ahead log may fill before a checkpoint, and its bounds in bytes."""
 _CGROUPS, _CGROUP_ROOT = Path("/proc/self/cgroup"), Path("/sys/fs/cgroup")
 _LEFT_OVER = ("still in use", "postmaster.pid")
+SAY_SECONDS = 10.0
+"""A start that lasts longer is said, and how far it is, each time that so much has passed."""
+_STAGES = re.compile(r"LOG:\s+(.*(?:recovery|redo|checkpoint|shut down|syncing data).*)")
+"""What PostgreSQL's log says of its start after a crash: from version 15 on every ten seconds."""
+_LOG_TAIL = 8192
+Say = Callable[[str], None]
 
 
 @dataclass
@@ -101,24 +108,27 @@ class PostgresServer:
         for path in (self.folder / CERTIFICATE, self.folder / KEY):
             _give_to_system_user(path)
 
-    def start(self) -> None:
-        """Start the server, and return when it accepts connections. Raises ``UsageError`` with the log's last error.
+    def start(self, say: Say = lambda _words: None) -> None:
+        """Start the server, and return when it accepts connections. ``say`` is told how far a long start is. Raises
+        ``UsageError`` with the log's last error.
 
         The processes of a killed server hold its memory for a moment, so the start is retried until they are gone.
         """
         begun = time.monotonic()
-        while not self._started():
+        while not self._started(say):
             why = _reason((self.folder / LOG_NAME).read_bytes())
             if not any(sign in why for sign in _LEFT_OVER) or time.monotonic() > begun + LEFT_OVER_SECONDS:
                 raise UsageError(f"PostgreSQL did not start: {why}")
             time.sleep(PAUSE_SECONDS)
 
-    def _started(self) -> bool:
+    def _started(self, say: Say) -> bool:
         settings = {**SETTINGS, **_sizes(self.folder), **self._tls_settings(), "port": str(self.port), **self.extra}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         command = [str(require_binaries() / "postgres"), "-D", str(self.folder / "data"), *options]
-        self._child = Child(command, self.folder / LOG_NAME, **_as_system_user())
-        if self._child.until(self._is_ready, RECOVERY_SECONDS):
+        log = self.folder / LOG_NAME
+        telling = Telling(log, say)
+        self._child = Child(command, log, **_as_system_user())
+        if self._child.until(self._is_ready, RECOVERY_SECONDS, telling):
             return True
         self._child = None
         return False
@@ -159,6 +169,33 @@ class PostgresServer:
         with contextlib.suppress(OSError, ValueError):
             return self._child is not None and os.getpgid(int(pid)) == self._child.group
         return False
+
+
+class Telling:
+    """Says now and then what the log of a server that starts, at ``log``, has said last since this was made."""
+
+    def __init__(self, log: Path, say: Say) -> None:
+        self._log = log
+        self._say = say
+        self._begins = log.stat().st_size if log.exists() else 0
+        self._next = SAY_SECONDS
+
+    def __call__(self, seconds: float) -> None:
+        """Say it if it is time: ``seconds`` have passed since the start."""
+        if seconds < self._next:
+            return
+        self._next = seconds + SAY_SECONDS
+        self._say(f"PostgreSQL has been starting for {seconds:.0f} s{self._stage()}")
+
+    def _stage(self) -> str:
+        try:
+            with self._log.open("rb") as file:
+                file.seek(max(self._begins, self._log.stat().st_size - _LOG_TAIL))
+                text = file.read().decode("utf-8", "replace")
+        except OSError:
+            return ""
+        found: list[str] = _STAGES.findall(text)
+        return f": {found[-1].strip()}" if found else ""
 
 
 def require_binaries() -> Path:

@@ -254,7 +254,7 @@ def _run(
         try:
             layout = open_layout()
             renew_certificates(layout, SystemClock().now())
-            stack.enter_context(backends(layout, wanted, entropy))
+            stack.enter_context(backends(layout, wanted, entropy, stderr_notes().print))
             parts = deploy(layout, deployment)
             paths = provision_agents(layout, agents, entropy, SystemClock().now())
             if examples is not None:

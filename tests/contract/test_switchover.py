@@ -278,6 +278,21 @@ def test_a_start_that_violates_the_protocol_says_what_a_pgbouncer_needs() -> Non
     assert "pool_mode = session" in words
 
 
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("the database system is starting up", "starting up; after a crash it replays its log"),
+        ("the database system is not yet accepting connections", "has not reached a consistent state yet"),
+        ("the database system is in recovery mode", "recovers from the crash of one of its processes"),
+        ("the database system is shutting down", "the server is shutting down"),
+        ("das Datenbanksystem startet", "takes no connections now: it is starting up, recovers or is shutting down"),
+    ],
+)
+def test_a_server_that_takes_no_connections_now_says_what_it_is_doing(said: str, words: str) -> None:
+    exceptions = pytest.importorskip("asyncpg").exceptions
+    assert words in reason(exceptions.CannotConnectNowError(said))
+
+
 async def test_a_replay_window_leaves_a_redis_that_became_a_replica(make_redis: Callable[[], RedisServer]) -> None:
     first, second = make_redis(), make_redis()
     for server in (first, second):

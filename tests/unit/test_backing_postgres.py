@@ -13,6 +13,7 @@ from unittest import mock
 import pytest
 
 from infra.backing import postgres
+from infra.backing.child import Child
 
 GIB = 1 << 30
 
@@ -85,3 +86,31 @@ def test_the_log_takes_an_eighth_of_the_free_disk(
     usage: Any = mock.Mock(free=free)
     monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage)
     assert postgres._sizes(tmp_path)["max_wal_size"] == log
+
+
+def test_how_far_a_long_start_is_after_a_crash_is_said_now_and_then(tmp_path: Path) -> None:
+    log, said = tmp_path / "server.log", list[str]()
+    log.write_text("2026-11-29 10:00:00 UTC [7] LOG:  redo done at 0/1 of an earlier start\n")
+    telling = postgres.Telling(log, said.append)
+    telling(9.9)
+    telling(10.0)
+    with log.open("a") as file:
+        file.write("2026-11-29 11:00:00 UTC [9] LOG:  automatic recovery in progress\n")
+        file.write(
+            "2026-11-29 11:00:11 UTC [9] LOG:  redo in progress, elapsed time: 10.00 s, current LSN: 0/5000028\n"
+        )
+        file.write("2026-11-29 11:00:12 UTC [9] FATAL:  the database system is starting up\n")
+    telling(15.0)
+    telling(20.1)
+    telling(30.2)
+    stage = ": redo in progress, elapsed time: 10.00 s, current LSN: 0/5000028"
+    starting = "PostgreSQL has been starting for"
+    assert said == [f"{starting} 10 s", f"{starting} 20 s{stage}", f"{starting} 30 s{stage}"]
+
+
+def test_whoever_waits_for_a_program_is_told_how_long(tmp_path: Path) -> None:
+    waited: list[float] = []
+    child = Child(["sleep", "60"], tmp_path / "log")
+    assert child.until(lambda: len(waited) > 2, 60.0, waited.append)
+    child.stop()
+    assert waited == sorted(waited)

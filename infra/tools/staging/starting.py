@@ -51,7 +51,7 @@ def up_as_processes(
     folder, entropy, now = layout.state_dir, OsEntropy(), SystemClock().now()
     renew_certificates(layout, now)
     with contextlib.ExitStack() as stack:
-        stack.enter_context(backends(layout, wanted, entropy))
+        stack.enter_context(backends(layout, wanted, entropy, notes().print))
         parts = deploy(layout, Deployment())
         let_read_fleet(layout)
         devices = Devices.of(folder)

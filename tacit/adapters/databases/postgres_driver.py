@@ -122,6 +122,23 @@ _WORDS = {
 }
 
 
+_NOT_NOW = "CannotConnectNowError"
+"""What the driver calls SQLSTATE 57P03: the server answers, and takes no connections yet, or no more."""
+_STAGES = {
+    "shutting down": "the server is shutting down",
+    "in recovery mode": "the server recovers from the crash of one of its processes, and replays its log",
+    "not yet accepting": "the server is starting up and replays its log; it has not reached a consistent state yet",
+    "starting up": "the server is starting up; after a crash it replays its log, which may take long",
+}
+
+
+def _stage(error: BaseException | None) -> str:
+    """What a server that takes no connections now is doing, as far as it says; its words hold nothing of ours."""
+    said = str(error)
+    known = next((words for sign, words in _STAGES.items() if sign in said), None)
+    return known or "the server takes no connections now: it is starting up, recovers or is shutting down"
+
+
 def reason(error: BaseException | None) -> str:
     """Describe an error by its kind: its text may quote rows, addresses or statements. TLS errors are described in
     full."""
@@ -129,4 +146,6 @@ def reason(error: BaseException | None) -> str:
     if known is not None:
         return known
     cause = error if error is None or error.__cause__ is None else error.__cause__
+    if type(cause).__name__ == _NOT_NOW:
+        return _stage(cause)
     return _WORDS.get(type(cause).__name__) or type(cause).__name__
