@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import enum
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,6 +49,15 @@ TableFormat = Annotated[
 TableFile = Annotated[Path | None, typer.Option("--out", help="Write the table here (csv: stdout by default).")]
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What is known of a recipe's answers because its devices are simulated: nothing, as a rule. ``shown``: as
+    ``show_result`` takes it; ``document``: the same as a member of a JSON document."""
+
+    shown: tuple[Any, ...] = ()
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+
 def collect(
     recipe: RecipeName,
     state_dir: StateDir = None,
@@ -70,12 +81,12 @@ def collect(
     from infra.views.result_view import show_result
 
     layout = layout_of(state_dir)
-    collection, found, waits_for = asyncio.run(_collect(layout, checked_name(recipe), wait, asked))
+    collection, found, waits_for, known = asyncio.run(_collect(layout, checked_name(recipe), wait, asked))
     if as_json:
-        print_json({**collection, "results": found})
+        print_json({**collection, "results": found, **known.document})
     elif found:
         for document in found:
-            show_result(document, answers())
+            show_result(document, answers(), *known.shown)
     else:
         answers().print(f"collection {collection['id']} is {collection['state']}{_why(collection)}", soft_wrap=True)
     if wait and not found:
@@ -90,9 +101,9 @@ def collect(
 
 async def _collect(
     layout: Layout, name: str, wait: float, asked: int | None
-) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
-    """Collect a recipe's batch; return the collection, and its results if it was released, or what that waits for.
-    Raises ``Refusal``."""
+) -> tuple[dict[str, Any], list[dict[str, Any]], str, _Known]:
+    """Collect a recipe's batch; return the collection, and its results if it was released, or what that waits for; and
+    what is known of simulated agents. Raises ``Refusal``."""
     access = collector_access(layout)
     async with layout.transport() as transport:
         recipe_hash = await hash_of(transport, access.recipe_server, name)
@@ -102,7 +113,9 @@ async def _collect(
                 collection, found = await collected(
                     transport, access, recipe_hash, SystemClock(), wait=whole, asked=asked
                 )
-            return collection, found, "" if found else await unreleased(layout, transport, recipe_hash)
+            if not found:
+                return collection, found, await unreleased(layout, transport, recipe_hash), _Known()
+            return collection, found, "", await _known(layout, transport, recipe_hash)
         except Refusal as refusal:
             if refusal.rule not in TOO_FEW:
                 raise
@@ -168,7 +181,7 @@ def results(
         raise typer.BadParameter("--format parquet needs --out FILE")
     if asked is not None and recipe is None:
         raise UsageError("--asked needs the name of a recipe: tacit results NAME --asked 1000")
-    found, waits_for = asyncio.run(
+    found, waits_for, known = asyncio.run(
         _released(layout_of(state_dir), None if recipe is None else checked_name(recipe), asked)
     )
     if not found:
@@ -182,10 +195,10 @@ def results(
         _write_table(found, table, out)
         return
     if as_json:
-        print_json({"results": found})
+        print_json({"results": found, **known.document})
         return
     for document in found:
-        show_result(document, answers())
+        show_result(document, answers(), *known.shown)
     if html is not None:
         notes().print(f"page: {html}")
 
@@ -207,11 +220,24 @@ def _write_table(found: list[dict[str, Any]], table: Table, out: Path | None) ->
     notes().print(f"table: {out}")
 
 
-async def _released(layout: Layout, name: str | None, asked: int | None) -> tuple[list[dict[str, Any]], str]:
-    """The results of one recipe or of all, and what the release of that one waits for where there is none."""
+async def _released(layout: Layout, name: str | None, asked: int | None) -> tuple[list[dict[str, Any]], str, _Known]:
+    """The results of one recipe or of all; of one also what its release waits for where there is none, and what is
+    known of simulated agents."""
     access = collector_access(layout)
     async with layout.transport() as transport:
         recipe_hash = None if name is None else await hash_of(transport, access.recipe_server, name)
         found = await released(transport, access, recipe_hash, asked)
-        waiting = recipe_hash is not None and not found
-        return found, await unreleased(layout, transport, str(recipe_hash)) if waiting else ""
+        if recipe_hash is None:
+            return found, "", _Known()
+        if not found:
+            return found, await unreleased(layout, transport, recipe_hash), _Known()
+        return found, "", await _known(layout, transport, recipe_hash)
+
+
+async def _known(layout: Layout, transport: Transport, recipe_hash: str) -> _Known:
+    from infra.stacks.simulated import truth_of
+    from tacit.operations.services import logged_recipe
+
+    _, recipe = await logged_recipe(transport, layout.urls["recipe_server"], recipe_hash)
+    truth = truth_of(layout, recipe)
+    return _Known() if truth is None else _Known((truth.values, truth.words), {"simulated": truth.document(recipe)})

@@ -30,6 +30,8 @@ from tacit.tokens.software_root import SoftwareRoot
 CONFIG_NAME = "agent.json"
 DRAFT_NAME = ".agent.new"
 DATA_NAME = "data.csv"
+DRAWN_NAME = "drawn.json"
+"""What was drawn for a device: as long as its data is that, it is nobody's."""
 MEAN_VISITS = 2.86
 MOST_VISITS = 20
 CRASH_RATE = 0.1
@@ -98,8 +100,10 @@ def _provision(
     owner = folder.parent.stat() if folder.parent.exists() else None
     write_secret(folder / "identity.pem", device.to_pem())
     visits, crashed = _visits(entropy), int(uniform(entropy, 0.0, 1.0) < CRASH_RATE)
-    (folder / DATA_NAME).write_text(f"mdvis,crashed\n{visits},{crashed}\n", encoding="utf-8")
+    data = {"mdvis": str(visits), "crashed": str(crashed)}
+    (folder / DATA_NAME).write_text(f"{','.join(data)}\n{','.join(data.values())}\n", encoding="utf-8")
     attributes = {name: _one_of(values, SHARES[name], entropy) for name, values in ATTRIBUTES.items()}
+    (folder / DRAWN_NAME).write_text(json.dumps({"data": data, "attributes": attributes}), encoding="utf-8")
     config = agent_config(layout, folder, {"kind": "csv", "path": folder / DATA_NAME}, attributes=attributes)
     write_secret(folder / DRAFT_NAME, json.dumps(_relative(nature.upon(config), folder), indent=1).encode())
     if owner is not None and owner.st_uid != os.geteuid():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, Group
@@ -34,18 +34,30 @@ WHOSE = {"recipe": "as the recipe states", "analyst": "as you state"}
 HEADINGS = ("who might look at a contribution", "ε stated", "δ", "ε of this batch")
 
 
-def show_result(document: Mapping[str, Any], console: Console) -> None:
-    """Print one released result as two panels: answers and privacy cost."""
+def show_result(
+    document: Mapping[str, Any], console: Console, truth: Sequence[float] | None = None, told: str = ""
+) -> None:
+    """Print one released result as two panels: answers and privacy cost. ``truth``: what simulated devices hold, by
+    answer, and ``told``, why that is known."""
     headings, texts = columns(document)
     found, places = answers(document), places_drawn(document)
+    if truth is not None and len(truth) == len(found):
+        headings = [*headings, "truth"]
+        texts = [[*row, number(one, form_of(document))] for row, one in zip(texts, truth, strict=True)]
     drawn = [
-        AnswerRow(found[at]["label"], found[at]["estimate"], found[at]["stderr"], tuple(texts[at])) for at in places
-    ]
+        AnswerRow(
+            found[at]["label"], found[at]["estimate"], found[at]["stderr"], tuple(texts[at]),
+            None if truth is None else truth[at],
+        )
+        for at in places
+    ]  # fmt: skip
     if "ranked" in document and not drawn:
         drawn = [AnswerRow("none stands out", 0.0, 0.0, ("",) * len(headings))]
-    table = answers_table(drawn, "estimate ━ with 95 % interval ╌", headings, console.width)
+    bar = "estimate ━ with 95 % interval ╌" if truth is None else "━ estimate ╌ 95 % ┃ truth"
+    table = answers_table(drawn, bar, headings, console.width)
     title = Text(f"{document['name']}, batch {document['batch']}", style="bold")
     lines = [Text(line, style="dim") for line in facts(document)]
+    lines = [Text(told, style="yellow"), *lines] if told else lines
     warned = [Text(f"warning: {remark}", style="bold yellow") for remark in cautions(document)]
     if len(places) < len(found):
         more = f"the {len(places)} largest of {len(found):,} answers; --format csv and --html have all"

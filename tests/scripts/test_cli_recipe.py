@@ -168,7 +168,12 @@ def test_a_question_goes_from_the_command_line_to_a_result(
     assert stack("recipe", "yield", "visits") == 0
     assert "released: 3 contributions, B = 2" in capsys.readouterr().out
     assert stack("results", "visits", "--json") == 0
-    assert document(capsys)["results"] == [result]
+    known = document(capsys)
+    assert known["results"] == [result]
+    assert known["simulated"] == collected["simulated"]
+    assert known["simulated"]["agents"] == sum(known["simulated"]["truth"].values()) == AGENTS
+    assert stack("results", "visits") == 0
+    assert "known only because they are simulated" in " ".join(capsys.readouterr().out.replace("│", "").split())
     tables = {kind: tmp_path / f"answers.{kind}" for kind in ("csv", "parquet")}
     for kind, out in tables.items():
         assert stack("results", "visits", "--format", kind, "--out", str(out)) == 0
