@@ -23,6 +23,7 @@ from tacit.shuffled.variants import cut_below, zsum_estimate
 
 MEMBERS = {"model", "n", "domain_bits", "epsilon", "metric", "value", "stderr", "seeds", "peer", "peer_value", "target"}
 QUICK_PEER = 20_000
+XXH32_OF_TEN_DIGITS = [4098373602, 3852766788, 4210151918]
 
 
 @pytest.mark.false_alarm(0, "only times depend on the system's draws, and no time is asserted")
@@ -70,6 +71,22 @@ def test_a_peer_that_knows_the_truth_has_a_recall_of_one_on_the_same_devices(mon
     assert row.difference_p is not None
     assert told == sorted(told)
     assert told[-1] == pytest.approx(1)
+
+
+def test_the_peer_s_hash_is_xxh32() -> None:
+    """Its published values for no byte, and for "abc" and longer texts those of the reference implementation."""
+    seeds = np.array([0, 1, 2**32 - 1], np.uint32)
+    assert peers.hashes(b"", seeds)[0] == 0x02CC5D05
+    assert peers.hashes(b"abc", seeds)[0] == 0x32D153FF
+    assert peers.hashes(b"4294967295", seeds).tolist() == XXH32_OF_TEN_DIGITS
+
+
+def test_the_peer_s_supports_are_the_reports_whose_value_is_an_item_s_hash() -> None:
+    random = np.random.default_rng(1)
+    seeds, values = random.integers(0, 2**32, 500, np.uint32), random.integers(0, 8, 500, np.uint32)
+    items = [7, 4_000_000_001, 65_535, 4_000_000_000, 0, 12]
+    wanted = [np.count_nonzero(peers.hashes(str(item).encode(), seeds) % 8 == values) for item in items]
+    assert peers.supports(items, seeds, values, 8).tolist() == wanted
 
 
 def test_pairs_are_compared_by_every_way_to_exchange_them() -> None:

@@ -34,9 +34,9 @@ def accuracy(
     """Measure the accuracy of the local and the shuffled model over 20 populations, and the cost of a search.
 
     Top-10 recall beside the package pure-ldp (extra peers), errors of the oracle beside theory, errors and false
-    positives of shuffled histograms. All parts take about 15 minutes on one free core. A star marks a difference from
-    the peer that is significant at 0.05, a tilde one that is not; "limit" is what the best search could reach, and
-    "within error" at most two standard errors beyond the target.
+    positives of shuffled histograms. All parts take about 25 minutes on one free core, ten of them for the peer. A star
+    marks a difference from the peer that is significant at 0.05, a tilde one that is not; "limit" is what the best
+    search could reach, and "within error" at most two standard errors beyond the target.
 
     Example: tacit bench accuracy --quick --part oracle
     """

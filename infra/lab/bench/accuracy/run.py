@@ -89,7 +89,7 @@ def accuracy_parts(extent: Extent, *, with_peer: bool) -> dict[str, list[Part]]:
     recall: list[Part] = []
     for n in extent.recall_devices:
         peer = with_peer and n <= PEER_DEVICES
-        weight = extent.seeds * (1 + 4e-6 * n + 4.5 * peer)
+        weight = extent.seeds * (1 + 4e-6 * n + 11 * peer)
         recall += [(weight, partial(_recall, n, epsilon, extent.seeds, with_peer=peer)) for epsilon in extent.epsilons]
     for n, bits in itertools.product(extent.recall_devices, extent.long_bits):
         weight = extent.long_seeds * bits / BITS * (1 + 4e-6 * n)
