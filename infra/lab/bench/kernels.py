@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.lab.bench.rows import Row, Subject, Timing, measured
+from tacit.dp.noisy_length import longest_square
 from tacit.vdaf import ping_pong
 from tacit.vdaf.chunks import chunk_length_for
 from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum
@@ -71,19 +72,18 @@ def cases() -> list[Case]:
 
 
 def _vectors(length: int) -> list[Case]:
-    """Vectors of 8 bits an entry, alone and with noise of 11 bits: without a proof of their length and with one."""
+    """Vectors of 8 bits an entry, alone and with noise of 11 bits in each: without a proof of the length of what is
+    added and with one."""
     cases = []
     for flips in (0, 1503):
-        most = 254 + flips
+        most, square = 254 + flips, longest_square(length, 127, flips)
         chunk = chunk_length_for(most.bit_length() * length)
         plain = {"length": length, "max_measurement": most, "chunk_length": chunk}
         cases.append(Case(Prio3SumVec(2, **plain), "vector", plain, [most // 2] * length, 8))
-        bounds = VectorBounds(length, max_value=254, centre=127, max_square=127**2, flips=flips)
-        bits = (8 + flips.bit_length()) * length + bounds.max_square.bit_length()
-        chunk = chunk_length_for(bits, length)
-        measurement = [127] * length + [flips // 2] * (bounds.numbers - length)
-        stated = {"length": length, "max_value": 254, "flips": flips, "chunk_length": chunk}
-        cases.append(Case(Prio3L2BoundSum(2, bounds, chunk), "bounded vector", stated, measurement, 8))
+        bounds = VectorBounds(length, max_value=most, centre=most // 2, max_square=square)
+        chunk = chunk_length_for(most.bit_length() * length + square.bit_length(), length)
+        stated = {"length": length, "max_value": most, "max_square": square, "chunk_length": chunk}
+        cases.append(Case(Prio3L2BoundSum(2, bounds, chunk), "bounded vector", stated, [most // 2] * length, 8))
     return cases
 
 
