@@ -15,8 +15,9 @@ from rich.console import Console
 from infra.lab.commands.demo_learn import demo_plan
 from infra.lab.demo import crowded
 from infra.lab.demo.learn_run import LearnRun
-from infra.lab.demo.results.learn_result import LearnResult
+from infra.lab.demo.results.learn_result import HONEST, LearnResult
 from infra.lab.demo.results.view import Stages
+from infra.lab.learning.bench import own_noise
 from tacit.service.base.log import set_log_level
 from tests.e2e.test_demo import tacit
 from tests.kit.logged import Secrets, members_beyond
@@ -70,6 +71,23 @@ def test_three_rounds_lower_the_loss_and_every_attack_is_refused(
     logged = capfd.readouterr().err
     assert members_beyond([line for line in logged.splitlines() if line.startswith("{")]) == []
     assert secrets.found_in(logged) == []
+
+
+@pytest.mark.slow
+def test_liars_are_counted_like_everybody_and_leave_a_worse_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crowded, "SETTLE_SECONDS", 0.2)
+    stages = Stages(Console(stderr=True, quiet=True))
+    found = asyncio.run(LearnRun(demo_plan(500, 2, Decimal(16)), tmp_path / "stack", stages, liars=8).run())
+    document = found.document()
+    Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(document)))
+    assert found.accepted == found.sampled + 2 * 8
+    assert all(step.contributions >= 8 for step in found.steps)
+    honest = next(line for line in found.beside if line.name == HONEST)
+    assert found.steps[-1].loss > honest.losses[-1] + 0.2
+    assert found.lies is not None
+    assert found.lies.clips == own_noise(demo_plan(500, 2, Decimal(16))).longest
 
 
 def check_counts(found: LearnResult) -> None:

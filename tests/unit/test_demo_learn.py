@@ -15,10 +15,12 @@ from rich.console import Console
 
 from infra.cli import run
 from infra.lab.commands.demo_learn import DEFAULT_DEVICES, DEFAULT_ROUNDS, demo_plan
-from infra.lab.demo.results.learn_result import CENTRAL, NONE, LearnResult, Line, Step
+from infra.lab.demo.attacks.learning import longest_measurement
+from infra.lab.demo.results.learn_result import CENTRAL, HONEST, NONE, LearnResult, Lies, Line, Step
 from infra.lab.demo.results.report import page, write_report
 from infra.lab.demo.results.result import StagedRefusal
 from infra.lab.demo.results.view import show
+from infra.lab.learning.bench import own_noise
 from infra.lab.learning.learners import Learners, people_of
 from infra.lab.learning.population import EXAMPLES
 from tacit.errors import UsageError
@@ -27,6 +29,9 @@ from tacit.learning.architectures import architecture_of
 from tacit.learning.local import examples_of
 from tacit.operations.learning.plans import flips_of, unplaced_series
 from tacit.recipe.encoder_specs import Update
+from tacit.recipe.quantity import exact
+from tacit.vdaf.l2_bound_sum import Prio3L2BoundSum
+from tacit.vdaf.registry import prio3_named
 
 NUMBER = {"type": "number"}
 COUNT = {"type": "integer", "minimum": 0}
@@ -41,6 +46,8 @@ MEMBERS = {
     },
     "accuracy": SHARE,
     "central_accuracy": SHARE,
+    "honest_accuracy": {"anyOf": [SHARE, {"type": "null"}]},
+    "liars": COUNT,
     "private": {"type": "boolean"},
     "epsilon": {"type": "object", "additionalProperties": {"type": ["number", "string"]}, "required": ["aggregator"]},
     "delta": NUMBER,
@@ -81,6 +88,51 @@ def test_the_document_has_what_programs_rely_on_and_nothing_else() -> None:
     assert document["rounds"][1] == {"round": 2, "contributions": 98, "loss": 1.4, "accuracy": 0.75}
     assert (document["accuracy"], document["central_accuracy"], document["private"]) == (0.75, 0.8, True)
     assert document["epsilon"]["both_aggregators"] == "unbounded"
+
+
+def test_a_run_with_liars_tells_how_many_what_they_add_and_what_it_is_without_them(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    honest = Line(HONEST, (2.1, 1.3), 0.79, 1.5)
+    lying = replace(result(), lies=Lies(2, 7.04), beside=(*result().beside, honest))
+    document = lying.document()
+    Draft202012Validator(SCHEMA).validate(document)
+    assert (document["liars"], document["accuracy"], document["honest_accuracy"]) == (2, 0.75, 0.79)
+    assert "2 devices lie, in every round: 2.0% of its contributions. Each adds 7.0 clips" in lying.found_words
+    assert (result().document()["liars"], result().document()["honest_accuracy"]) == (0, None)
+    assert "lie" not in result().found_words
+    shown = io.StringIO()
+    show(lying, Console(file=shown, width=120), [])
+    assert "without liars, in memory" in " ".join(shown.getvalue().split())
+    write_report(lying, tmp_path)
+    assert "without liars, in memory" in page(lying, b"")
+
+
+@pytest.mark.parametrize("entries", [16, 100, 650])
+def test_a_liar_adds_what_a_plan_says_that_one_device_adds_at_most_and_counts(entries: int) -> None:
+    """In whole units; the length of 201 of them is lost by less than one."""
+    plan = demo_plan(DEFAULT_DEVICES, DEFAULT_ROUNDS, Decimal(2))
+    method = flips_of(unplaced_series(plan))
+    vdaf = prio3_named(method.proof.name, method.proof.length, method.proof.chunk_length, **method.proof.bounds)
+    assert isinstance(vdaf, Prio3L2BoundSum)
+    direction = [1 / entries**0.5] * entries + [0.0] * (method.cells - entries)
+    measurement = longest_measurement(vdaf, direction)
+    assert max(longest_measurement(vdaf, [1.0] + [0.0] * (method.cells - 1))) == vdaf.bounds.max_value
+    nonce, key, context = bytes(16), bytes(32), b"a round"
+    public_share, shares = vdaf.shard(context, measurement, nonce, bytes(vdaf.RAND_SIZE))
+    states, verifiers = zip(
+        *(vdaf.verify_init(key, context, at, None, nonce, public_share, share) for at, share in enumerate(shares)),
+        strict=True,
+    )
+    message = vdaf.verifier_shares_to_message(context, None, verifiers)
+    outputs = [vdaf.verify_next(context, state, message) for state in states]
+    added = np.array(vdaf.unshard(None, outputs, 1), float) - vdaf.bounds.centre
+    clips = float(np.linalg.norm(added)) / method.scale * float(method.unit) / float(exact(plan.encoder.norm))
+    assert 0.99 * own_noise(plan).longest <= clips <= own_noise(plan).longest + 1e-9
+
+
+def test_liars_go_with_learn_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["demo", "--liars", "2"]) != 0
+    assert "--liars goes with --learn" in capsys.readouterr().err
 
 
 def test_a_run_that_promises_nothing_against_an_aggregator_is_not_private() -> None:

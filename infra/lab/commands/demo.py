@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from infra.authoring.survey_flags import edges_of
-from infra.lab.commands.demo_learn import LEAST_ROUNDS, MOST_ROUNDS
+from infra.lab.commands.demo_learn import LEAST_ROUNDS, MOST_LIARS, MOST_ROUNDS
 from infra.lab.commands.demo_learn import learn as train
 from infra.lab.commands.demo_local import local
 from infra.lab.commands.demo_played import played
@@ -37,7 +37,7 @@ GOES_WITH = {
     **dict.fromkeys(("statistic", "steps"), WATCHED),
     "top": (HITTERS, LOCAL),
     "epsilon": (HITTERS, LOCAL, LEARN),
-    "rounds": (LEARN,),
+    **dict.fromkeys(("rounds", "liars"), (LEARN,)),
     **dict.fromkeys(("variant", "domain"), (SHUFFLED,)),
     "engine": (LOCAL,),
     "through": (MAIN,),
@@ -87,6 +87,12 @@ Learn = Annotated[
     bool, typer.Option("--learn", help="Train a model of handwritten digits: servers see sums of updates only.")
 ]
 Rounds = Annotated[int | None, typer.Option(min=LEAST_ROUNDS, max=MOST_ROUNDS, help="With --learn: how many rounds.")]
+Liars = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=MOST_LIARS, help="With --learn: so many of the devices do as much harm as a proof lets through."
+    ),
+]
 Variant = Annotated[
     str | None,
     typer.Option(help="With --model shuffled: zsum or hist (nothing that nobody has is shown), flipped or unbiased."),
@@ -122,6 +128,7 @@ def demo(
     heavy_hitters: HeavyHitters = False,
     learn: Learn = False,
     rounds: Rounds = None,
+    liars: Liars = None,
     statistic: Statistic = None,
     steps: Steps = None,
     epsilon: Epsilon = None,
@@ -144,12 +151,12 @@ def demo(
     asked = _asked(model, heavy_hitters=heavy_hitters, learn=learn)
     given = {"buckets": buckets, "categories": categories, "statistic": statistic, "steps": steps, "epsilon": epsilon}
     given |= {"top": top, "engine": engine, "variant": variant, "domain": domain, "rounds": rounds}
-    given |= {"no-value": no_value}
+    given |= {"no-value": no_value, "liars": liars}
     given |= {"missing": _unless(missing, AS_CATEGORY), "through": _unless(through, "gateway")}
     _check_flags(asked, given)
     nothing = () if no_value is None else tuple(one.strip() for one in no_value.split(","))
     if asked == LEARN:
-        return train(input_file, column, devices, rounds, epsilon, out, json_output=json_output)
+        return train(input_file, column, devices, rounds, epsilon, liars, out, json_output=json_output)
     if asked == HITTERS:
         return search(input_file, column, devices, epsilon, top, out, nothing, json_output=json_output)
     if asked == LOCAL:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 DEFAULT_DEVICES, LEAST_DEVICES, MOST_DEVICES = 2000, 500, 10_000
 DEFAULT_ROUNDS, LEAST_ROUNDS, MOST_ROUNDS = 8, 2, 22
 DEFAULT_EPSILON, MOST_EPSILON = "2", "16"
+MOST_LIARS: Final = 100
+"""Each is an agent more."""
 CONTRIBUTIONS: Final = 200
 """Expected in a round, or a tenth of the devices if that is more: below it, sampling hides a device less."""
 LEAST_RATE: Final = Decimal("0.1")
@@ -36,11 +38,13 @@ def learn(
     devices: int | None,
     rounds: int | None,
     epsilon: str | None,
+    liars: int | None,
     out: Path,
     *,
     json_output: bool,
 ) -> None:
-    """Run the training; print its result as JSON, or show it and write a report to ``out``."""
+    """Run the training, in which ``liars`` devices lie; print its result as JSON, or show it and write a report to
+    ``out``."""
     if input_file is not None or column is not None:
         raise typer.BadParameter("--learn has digits of its own; leave out --input and --column")
     require_extra("training", "learn", "numpy")
@@ -58,7 +62,7 @@ def learn(
         f"{seconds} s on two free cores."
     )
     notes().print(words, highlight=False, style="dim", soft_wrap=True)
-    played(lambda folder, stages: LearnRun(plan, folder, stages).run(), out, json_output=json_output)
+    played(lambda folder, stages: LearnRun(plan, folder, stages, liars or 0).run(), out, json_output=json_output)
 
 
 def demo_plan(devices: int, rounds: int, epsilon: Decimal) -> Plan:

@@ -4,6 +4,10 @@ All parties are the real ones. ``AGENTS`` of the devices are agents of their own
 the relay and train it; the others are those of ``tacit fleet``. Each has its own digits, coins, attestation identity,
 tokens and sealed reports with a proof of their length. What follows from a round's release is worked out as by
 everybody who reads the log (``tacit.operations.learning.rounds``). One more agent is there for its token.
+
+Some devices may lie. What is at work on them ignores the coin, takes part in every round with the device's own token,
+and adds the longest vector that the proof lets through, in the direction in which the next model's loss grows fastest
+(``infra.lab.learning.rounds``, whose liars have seen the sum of the others; these have seen what all would send).
 """
 
 from __future__ import annotations
@@ -14,21 +18,23 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
+
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
 from infra.lab.demo.attacks.common import refusals_of
 from infra.lab.demo.attacks.learning import Poisoner, bad_models, refused_file, refused_histories
 from infra.lab.demo.crowd import Others
 from infra.lab.demo.fleet import Fleet, loot_of
-from infra.lab.demo.results.learn_result import CENTRAL, NONE, LearnResult, Line, Step
+from infra.lab.demo.results.learn_result import CENTRAL, HONEST, NONE, LearnResult, Lies, Line, Step
 from infra.lab.demo.results.result import StagedRefusal
 from infra.lab.demo.results.view import Stages
 from infra.lab.demo.series_run import SeriesRun
 from infra.lab.demo.staging import DAY, HOUR, WITNESSES, recipe_summary
 from infra.lab.kit.patience import PatientTransport
-from infra.lab.learning.bench import central_noise
+from infra.lab.learning.bench import central_noise, own_noise
 from infra.lab.learning.learners import Learners, people_of
-from infra.lab.learning.rounds import Central, tested, trained
+from infra.lab.learning.rounds import Central, Flips, tested, trained, vectors_of, worst_direction
 from infra.stacks.options import StackOptions
 from tacit.errors import Refusal, UsageError
 from tacit.learning import model_file
@@ -64,9 +70,9 @@ class LearnRun(SeriesRun):
 
     _upload_slices = 2
 
-    def __init__(self, plan: Plan, state_dir: Path, stages: Stages) -> None:
-        """Raises ``FieldError`` for a plan without a series, with what would have one, and ``UsageError`` where the run
-        takes longer than a day, or where devices refuse it."""
+    def __init__(self, plan: Plan, state_dir: Path, stages: Stages, liars: int = 0) -> None:
+        """``liars``: how many of the plan's devices lie. Raises ``FieldError`` for a plan without a series, with what
+        would have one, and ``UsageError`` where the run takes longer than a day, or where devices refuse it."""
         if FIRST_HOUR * HOUR + plan.seconds > DAY:
             raise UsageError(f"{plan.rounds} rounds take longer than a day; give fewer --rounds")
         most = f"{CAPS * plan.epsilon:f}"
@@ -85,6 +91,7 @@ class LearnRun(SeriesRun):
         token = TokenSlot(issuer=parties.issuer.name, epoch=self._epoch, slot=0)
         self._plan = plan
         self._agents = AGENTS
+        self._liars = liars
         self.series = planned_series(plan, parties, start, token, per_epoch=plan.rounds)
         refusals = series_table.check(self.series, self._policy, self._clock.now())
         if refusals:
@@ -112,6 +119,7 @@ class LearnRun(SeriesRun):
                     fleet = fleet or await self._devices(world)
                     await self._contribute(fleet, [following.recipe], world)
                     tick()
+                    await self._lie(fleet, following.recipe, direct)
                     refused += await self._attacked(fleet, following.recipe, transport, direct)
                     await self._closed(fleet, following.recipe, transport)
                     self._measure()
@@ -143,13 +151,14 @@ class LearnRun(SeriesRun):
         return refused
 
     async def _devices(self, world: AgentDeps) -> Fleet:
-        """The agents with their digits, and one that refuses every round."""
+        """The agents with their digits, and those that refuse every round: one, and the devices of liars, whose tokens
+        something else uses."""
         others = self._plan.devices - AGENTS
         data = [{self._plan.metric: self._people.text(others + number)} for number in range(AGENTS)]
         refusing = self._policy.model_copy(update={"max_batch_size": 1})
-        policies = [self._policy] * AGENTS + [refusing] * STAGED
+        policies = [self._policy] * AGENTS + [refusing] * (STAGED + self._liars)
         with self._timed("devices"), self._stages.stage("agents: attestation identities", len(policies)) as tick:
-            fleet = Fleet.make(self._layout, policies, [*data, *[{}] * STAGED], world, tick)
+            fleet = Fleet.make(self._layout, policies, [*data, *[{}] * (STAGED + self._liars)], world, tick)
         self._jump_to((self._epoch - 1) * DAY)
         await self._settle("recipe_server")
         with self._timed("log"), self._stages.stage("agents: log and model by relay, verified", len(policies)) as tick:
@@ -159,7 +168,30 @@ class LearnRun(SeriesRun):
     async def _crowd(self, recipe: Recipe, world: AgentDeps) -> Others | None:
         plan = self._plan
         learners = Learners(plan.encoder, self._clip, self._model, plan.devices, SEED)
-        return await self._crowd_of(recipe, world, plan.devices - AGENTS, learners)
+        return await self._crowd_of(recipe, world, plan.devices - AGENTS - self._liars, learners)
+
+    async def _lie(self, fleet: Fleet, recipe: Recipe, direct: Transport) -> None:
+        """What liars add to the round."""
+        liars = fleet.devices[AGENTS + STAGED :]
+        if not liars:
+            return
+        with self._timed("liars"), self._stages.stage("liars: the worst that a proof lets through", 1) as tick:
+            channel = device_side(recipe.model).channel(recipe, liars[0].agent.live.slot_key(recipe))
+            if not isinstance(channel, DapChannel):
+                raise Refusal("demo-staged", "the rounds are not for two servers")
+            direction, poisoner = await asyncio.to_thread(self._worst), Poisoner(channel, self._entropy)
+            tokens = [await loot_of(device, recipe.token.slot) for device in liars]
+            bodies = await asyncio.to_thread(lambda: [poisoner.longest(direction, token) for token in tokens])
+            await self._offer_all(channel.url, recipe.model, bodies, direct)
+            tick()
+
+    def _worst(self) -> list[float]:
+        """The direction that does the round's model most harm, as far as the others' updates can be foreseen."""
+        plan, parameters = self._plan, model_file.decode(self._model)
+        everybody = np.arange(plan.devices - self._liars, dtype=np.int64)
+        mean = vectors_of(self._people, everybody, parameters, plan.encoder, self._clip).mean(axis=0)
+        found: list[float] = worst_direction(self._people, plan, parameters, mean, self._clip).tolist()
+        return found
 
     async def _attacked(
         self, fleet: Fleet, recipe: Recipe, transport: Transport, direct: Transport
@@ -202,17 +234,18 @@ class LearnRun(SeriesRun):
         claim = independent_claim(self.series.probe, rounds, float(plan.delta))
         self._steps.append(Step(one.contributions, one.loss, one.accuracy, claim[SecureAggregation.charged]))
 
-    def _beside(self) -> tuple[Line, Line]:
-        """The same training with a trusted server, and without privacy."""
-        plan = self._plan
+    def _beside(self) -> tuple[Line, ...]:
+        """The same training with a trusted server, without privacy and, where devices lie, without liars."""
+        plan, epsilon = self._plan, float(self._plan.epsilon)
 
-        def line(name: str, noise: Central | None, epsilon: float | None) -> Line:
+        def line(name: str, noise: Central | Flips | None, epsilon: float | None) -> Line:
             rounds = trained(self._people, plan, noise, SEED)
             return Line(name, tuple(one.loss for one in rounds), rounds[-1].accuracy, epsilon)
 
-        return line(CENTRAL, central_noise(plan), float(plan.epsilon)), line(NONE, None, None)
+        honest = [line(HONEST, own_noise(plan), epsilon)] if self._liars else []
+        return line(CENTRAL, central_noise(plan), epsilon), line(NONE, None, None), *honest
 
-    async def _found(self, beside: tuple[Line, Line], refused: Iterable[StagedRefusal]) -> LearnResult:
+    async def _found(self, beside: tuple[Line, ...], refused: Iterable[StagedRefusal]) -> LearnResult:
         plan, series = self._plan, self.series
         return LearnResult(
             source=SOURCE,
@@ -234,4 +267,5 @@ class LearnRun(SeriesRun):
             steps=tuple(self._steps),
             beside=beside,
             clip=float(exact(plan.clip)),
+            lies=Lies(self._liars, own_noise(plan).longest) if self._liars else None,
         )

@@ -127,7 +127,7 @@ def trained(
         count = len(takes_part) if isinstance(noise, Flips) else rate * len(people)
         if lying:
             longest = noise.longest if isinstance(noise, Flips) else 1.0
-            total = total + lying * longest * _worst(people, plan, parameters, total / max(count, 1), clip)
+            total = total + lying * longest * worst_direction(people, plan, parameters, total / max(count, 1), clip)
         update, clip = learned(plan, total / max(count, 1), clip, _name_of(parameters))
         parameters = optimiser.step(parameters, update)
         found.append(tested(len(takes_part), parameters, people.test, plan.training))
@@ -180,7 +180,7 @@ def _lying(liars: Liars, devices: int, takes_part: NDArray[np.int64]) -> int:
     return round(liars.share * (devices if liars.always else len(takes_part)))
 
 
-def _worst(
+def worst_direction(
     people: Population, plan: Plan, parameters: NDArray[np.float32], mean: NDArray[np.float64], clip: Clip
 ) -> NDArray[np.float64]:
     """The direction, of length 1, in which the loss of the model that follows from the others' ``mean`` grows fastest,

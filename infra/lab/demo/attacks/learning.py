@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +39,7 @@ Follow = Callable[[Sequence[Asked]], object]
 
 @dataclass(frozen=True)
 class Poisoner:
-    """Makes reports of a round that must not count."""
+    """Makes reports of a round that must not count, and the worst that does."""
 
     channel: DapChannel
     entropy: Entropy
@@ -63,6 +64,26 @@ class Poisoner:
         reason = f"it is {times:.0f} times too long, and its proof does not verify"
         return Attempt(TOO_LONG, "proof", reason, UploadRequest((report,)).encode())
 
+    def longest(self, direction: Sequence[float], token: BoundToken) -> bytes:
+        """A submission that counts: the longest vector, noise included, in a ``direction`` of length 1."""
+        measurement = longest_measurement(_proved(self.channel.task), direction)
+        return self.channel.submission(measurement, token.token, token.preimages, self.entropy).body
+
+
+def longest_measurement(vdaf: Prio3L2BoundSum, direction: Sequence[float]) -> list[int]:
+    """The longest vector that the proof lets through, in a ``direction`` of length 1, as far as the range of entries
+    allows: rounded towards nothing, and then entries one larger, those first that lost most, up to the length."""
+    bounds, length = vdaf.bounds, math.sqrt(vdaf.bounds.max_square)
+    most = min(bounds.centre, bounds.max_value - bounds.centre)
+    entries = [max(-most, min(most, int(length * part))) for part in direction]
+    left = bounds.max_square - sum(one * one for one in entries)
+    for at in sorted(range(len(entries)), key=lambda at: abs(entries[at]) - length * abs(direction[at])):
+        more = 2 * abs(entries[at]) + 1
+        if more <= left and abs(entries[at]) < min(most, length * abs(direction[at])):
+            entries[at] += 1 if direction[at] > 0 else -1
+            left -= more
+    return [bounds.centre + one for one in entries]
+
 
 class _Boasting(L2BoundSum):
     """Encodes a vector of any length as if it had the largest one allowed."""
@@ -75,10 +96,14 @@ class _Boasting(L2BoundSum):
         return [*bits, *honest, *self.square.encode(self.bounds.max_square)]
 
 
-def _boasting(task: Task) -> Prio3L2BoundSum:
-    own = task.vdaf
-    if not isinstance(own, Prio3L2BoundSum):
+def _proved(task: Task) -> Prio3L2BoundSum:
+    if not isinstance(task.vdaf, Prio3L2BoundSum):
         raise Refusal("demo-staged", "the rounds do not ask for a proof of the norm")
+    return task.vdaf
+
+
+def _boasting(task: Task) -> Prio3L2BoundSum:
+    own = _proved(task)
     vdaf = Prio3L2BoundSum(own.SHARES, own.bounds, own.chunk_length)
     vdaf.flp = FlpBBCGGI19(_Boasting(Field128, own.bounds, own.chunk_length))
     return vdaf

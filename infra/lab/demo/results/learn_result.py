@@ -11,6 +11,7 @@ from tacit.dp.claim import UNBOUNDED
 CURVE_TITLE = "What each round learned, on digits that no device has"
 STEP_HEADINGS = ("round", "contributions", "loss", "accuracy", "ε so far")
 OURS, CENTRAL, NONE = "this run", "central DP-SGD (a trusted server)", "no privacy"
+HONEST = "this run without liars, in memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +45,24 @@ class Line:
         return self.name if self.epsilon is None else f"{self.name}, ε {self.epsilon:.2f}"
 
 
+@dataclass(frozen=True, slots=True)
+class Lies:
+    """How many devices lie, in every round, and the length in clips of what each adds."""
+
+    devices: int
+    clips: float
+
+
 @dataclass(frozen=True, kw_only=True)
 class LearnResult(DemoResult):
-    """The whole run, which has no answers (``buckets``). ``beside``: the same training with a trusted server, and
-    without privacy; ``clip``: the length to which devices shrink their updates."""
+    """The whole run, which has no answers (``buckets``). ``beside``: the same training with a trusted server, without
+    privacy and, where devices lie (``lies``), without liars; ``clip``: the length to which devices shrink their
+    updates."""
 
     steps: tuple[Step, ...]
     beside: tuple[Line, ...]
     clip: float
+    lies: Lies | None = None
 
     @property
     def accuracy(self) -> float:
@@ -69,13 +80,25 @@ class LearnResult(DemoResult):
         return (
             "The lines beside this run have its devices, rounds and training, with coins of their own. A trusted "
             "server's ε is for a device that is there or not; this run's is for a device whose digits are others, and "
-            "holds for its smallest batch: so it has about three times the noise."
+            "holds for its smallest batch: so it has about three times the noise." + self._lies_words
+        )
+
+    @property
+    def _lies_words(self) -> str:
+        """What liars did, in two sentences; nothing where none lied."""
+        if self.lies is None:
+            return ""
+        number, mean = self.lies.devices, sum(step.contributions for step in self.steps) / len(self.steps)
+        who = "One device lies" if number == 1 else f"{number:,} devices lie"
+        return (
+            f" {who}, in every round: {number / mean:.1%} of its contributions. Each adds {self.lies.clips:.1f} clips, "
+            "the most that a proof lets through, in the direction that does the model most harm."
         )
 
     def document(self) -> dict[str, Any]:
         """The JSON document of ``tacit demo --learn --json``. ``private``: whether the run's epsilon against one
-        aggregator is finite."""
-        central = next(line.accuracy for line in self.beside if line.name == CENTRAL)
+        aggregator is finite; ``honest_accuracy``: without liars (null: there are none)."""
+        ends = {line.name: round(line.accuracy, 4) for line in self.beside}
         return {
             "devices": self.devices,
             "rounds": [
@@ -88,7 +111,9 @@ class LearnResult(DemoResult):
                 for number, step in enumerate(self.steps, 1)
             ],
             "accuracy": round(self.accuracy, 4),
-            "central_accuracy": round(central, 4),
+            "central_accuracy": ends[CENTRAL],
+            "honest_accuracy": ends.get(HONEST),
+            "liars": 0 if self.lies is None else self.lies.devices,
             "private": self.privacy["epsilon"] != UNBOUNDED,
             "epsilon": dict(self.privacy["by_adversary"]),
             "delta": self.privacy["delta"],

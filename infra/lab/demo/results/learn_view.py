@@ -9,13 +9,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from infra.lab.demo.results.learn_result import CENTRAL, NONE, OURS, STEP_HEADINGS, LearnResult, Line
+from infra.lab.demo.results.learn_result import CENTRAL, HONEST, NONE, OURS, STEP_HEADINGS, LearnResult, Line
 from infra.views.claim_words import epsilon_text
 from infra.views.plot import Curve, Plot
 from infra.views.terminal import plain_table
 
-STYLES = {NONE: "dim", CENTRAL: "blue", OURS: "bold green"}
-COLOURS = {NONE: "#868e96", CENTRAL: "#1c7ed6", OURS: "#2b8a3e"}
+STYLES = {NONE: "dim", CENTRAL: "blue", OURS: "bold green", HONEST: "magenta"}
+COLOURS = {NONE: "#868e96", CENTRAL: "#1c7ed6", OURS: "#2b8a3e", HONEST: "#9c36b5"}
 TABLE_CELLS = 56
 """Of the table beside the plot, with the frames."""
 LEAST_PLOT, MOST_PLOT = 36, 64
