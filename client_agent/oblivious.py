@@ -11,7 +11,7 @@ time, the gateway could give each one a different date and recognise it later.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from email.utils import formatdate, parsedate_to_datetime
+from email.utils import formatdate
 from urllib.parse import urlsplit
 
 from tacit import bhttp, ohttp
@@ -19,6 +19,7 @@ from tacit.answers import unanswered
 from tacit.errors import CryptoError, DecodeError
 from tacit.hpke import SenderContext
 from tacit.media_types import OHTTP_REQ, OHTTP_RES
+from tacit.moments import read_date_field
 from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
 from tacit.problem import problem_type
 from tacit.service.base.vouched import VouchedTime
@@ -138,7 +139,5 @@ def _ahead_of(clock: Clock, date: str) -> float:
     """Seconds by which a ``date`` of just now is ahead of ``clock``; 0 if it is not a valid date."""
     if len(date) > _DATE_LENGTH:
         return 0.0
-    try:
-        return parsedate_to_datetime(date).timestamp() - clock.now()
-    except (ValueError, TypeError, OverflowError):
-        return 0.0
+    said = read_date_field(date)
+    return 0.0 if said is None else said - clock.now()

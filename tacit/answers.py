@@ -13,10 +13,10 @@ is planned (``unanswered``).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 from typing import Final
 
 from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX, DapProblem
+from tacit.moments import read_date_field
 from tacit.pauses import Backoff
 from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
 from tacit.problem import problem_type
@@ -57,19 +57,12 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float:
     said = headers.get("retry-after", "").strip()[:_LONGEST_FIELD]
     if said.isascii() and said.isdigit():
         return min(float(said), LONGEST_RETRY_AFTER)
-    until = _seconds(said)
+    until = read_date_field(said)
     if until is None:
         return 0.0
-    sent = _seconds(headers.get("date", "").strip()[:_LONGEST_FIELD])
+    sent = read_date_field(headers.get("date", "").strip()[:_LONGEST_FIELD])
     begun = now if sent is None else sent
     return 0.0 if begun is None else min(max(until - begun, 0.0), LONGEST_RETRY_AFTER)
-
-
-def _seconds(date: str) -> float | None:
-    try:
-        return parsedate_to_datetime(date).timestamp()
-    except (ValueError, TypeError, OverflowError, IndexError):
-        return None
 
 
 def unanswered(words: str, headers: Mapping[str, str], now: float | None = None) -> TransportError:

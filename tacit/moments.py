@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from email.utils import formatdate
+from email.utils import formatdate, parsedate_to_datetime
 from functools import lru_cache
 
 
@@ -32,3 +32,13 @@ def moment(seconds: int) -> str:
 def date_field(seconds: int) -> str:
     """A POSIX second as the value of a Date field (RFC 9110 section 5.6.7). Cached, since an answer has one."""
     return formatdate(seconds, usegmt=True)
+
+
+def read_date_field(text: str) -> float | None:
+    """The POSIX time in a Date field, of each of the three forms that a recipient must accept (RFC 9110 section 5.6.7);
+    None for anything else. The form of asctime has no zone and is in UTC, too."""
+    try:
+        found = parsedate_to_datetime(text)
+        return (found if found.tzinfo is not None else found.replace(tzinfo=datetime.UTC)).timestamp()
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None

@@ -54,7 +54,7 @@ from tacit.service.base.hsm import HsmKey
 from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import REQUEST, RequestId
 from tacit.service.base.secret_files import read_secret
-from tacit.service.base.vouched import EarlierClock
+from tacit.service.base.vouched import EarlierClock, LaterClock
 from tacit.service.documents.openapi import add_described
 from tacit.service.http.callers import Callers
 from tacit.service.http.live_tokens import ShownToken
@@ -123,9 +123,9 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
 def make_admin(config: AdminConfig, deps: Deps, store: AdminStore, token: ShownToken) -> Admin:
     """Make everything that handlers use, over ``store``. ``token``: the bearer token for the collector. Raises
     ``UsageError``."""
-    # a clock that is ahead must neither end a wait for a second person early, nor a term
-    waiting = EarlierClock(deps.clock, deps.vouched)
-    consent = Consent(Rule(config.persons, config.approver_delay_seconds), waiting, deps.entropy)
+    # a clock that is ahead must not end a wait for a second person early, nor one that was behind when it began
+    waiting, begins = EarlierClock(deps.clock, deps.vouched), LaterClock(deps.clock, deps.vouched)
+    consent = Consent(Rule(config.persons, config.approver_delay_seconds), waiting, deps.entropy, begins)
     people, events = People(deps.entropy), Events()
     questions = Questions(read_parties(config.parties), config.policy, consent, deps.clock, deps.entropy)
     log, followed = Log(config, deps), FollowedLog(config, deps)
@@ -141,7 +141,7 @@ def make_admin(config: AdminConfig, deps: Deps, store: AdminStore, token: ShownT
         store=store,
         passkeys=Passkeys(config.passkeys, config.public_url or "", waiting, deps.entropy),
         openid=make_openid(config, deps),
-        sign_in=SignIn(store, config.sign_in, waiting, deps.entropy, passwords, secure=config.secure),
+        sign_in=SignIn(store, config.sign_in, deps.clock, waiting, deps.entropy, passwords, secure=config.secure),
         passwords=passwords,
         computing=computing,
         people=people,

@@ -14,7 +14,7 @@ from services.witness.store import WitnessStore
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.logview.whole import MAX_BUNDLE
-from tacit.service.app import CLOCK_BOUND, METRICS, TROUBLES, Deps, add_store, ask_time, heed_expect, make_app
+from tacit.service.app import METRICS, TROUBLES, Deps, add_store, ask_time, heed_expect, make_app
 from tacit.service.http.callers import Callers
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED, HeldKey
@@ -39,9 +39,8 @@ def create_app(config: WitnessConfig, deps: Deps) -> web.Application:
         app[METRICS].add(f"tacit_witness_{name}_total", number_of(partial(witness.counts.__getitem__, name)))
     app.cleanup_ctx.append(_running)
     add_store(app, lambda: store.durable)
-    app[CLOCK_BOUND] = True  # a cosignature from the far future would never grow old
     for origin, log in witness.logs.items():
-        ask_time(app, f"log {origin}", f"{log.url}/checkpoint")
+        ask_time(app, f"log {origin}", f"{log.url}/checkpoint", witness.times[origin])
     return app
 
 

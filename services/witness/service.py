@@ -20,9 +20,10 @@ from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.logview.paged import log_at
 from tacit.logview.whole import read_entries
 from tacit.problem import problem_type
-from tacit.service.app import Deps
+from tacit.service.app import Deps, clock_doubt
 from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import get_logger
+from tacit.service.base.vouched import VouchedTime
 from tacit.tlog.checkpoint import COSIGNATURE, Checkpoint, LogPolicy, Note, NoteKey
 from tacit.tlog.cosignature import cosign, newest_cosignature
 from tacit.tlog.merkle import verify_consistency
@@ -56,6 +57,9 @@ class Witness:
         self._logs = {policies[entry.key].origin: (policies[entry.key], entry) for entry in config.logs}
         if len(self._logs) != len(config.logs):
             raise UsageError("logs: two logs have the same origin")
+        self.times = {origin: VouchedTime(deps.clock) for origin in self._logs}
+        """What each log says the time is. A cosignature from the far future would never grow old, so none is made while
+        the log's time and ours differ; of each log by itself, so that one with a wrong clock stops no other."""
         self._reading = {origin: asyncio.Lock() for origin in self._logs}
         self._remembered: set[str] = set()
         self._store = store
@@ -86,9 +90,10 @@ class Witness:
         await self._store.close()
 
     def trouble(self) -> str:
-        """The last refusal, in words fit for the public, until a checkpoint of that log is cosigned; else the empty
-        string."""
-        return self._refused
+        """The last refusal, in words fit for the public, until a checkpoint of that log is cosigned; or how the clock
+        contradicts all logs; else the empty string."""
+        doubts = [time.doubt() for time in self.times.values()]
+        return self._refused or (doubts[0] if doubts and all(doubts) else "")
 
     async def add_checkpoint(self, data: bytes) -> bytes:
         """The cosignature line for a request's bytes.
@@ -99,6 +104,8 @@ class Witness:
         """
         request = AddCheckpoint.decode(data)
         policy, entry, checkpoint = self._opened_note(request.note)
+        if self.times[policy.origin].doubt():
+            raise clock_doubt(self._deps)
         if request.old > checkpoint.size:
             raise DecodeError("the old size is larger than the checkpoint's")
         known = await self._store.witnessed(policy.origin)

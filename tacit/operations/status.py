@@ -182,7 +182,7 @@ async def process_status(transport: Transport, label: str, url: str, pid: int | 
         ready, found = await readiness(transport, url)
     except (TransportError, Abort, DecodeError) as error:
         return ProcessStatus(label, url, up=False, pid=pid, detail=_short(error))
-    words = [str(found["trouble"])] if found.get("trouble") else []
+    words = [str(found[name]) for name in ("trouble", "clock") if found.get(name)]
     for role, count in sorted(dict(found.get("refused_certificates", {})).items()):
         words.append(f"{count_words(int(count), 'call')} as {role} refused because the certificate has another name")
     told = found.get("kernels")

@@ -179,9 +179,11 @@ def voucher_of(deps: Deps, who: str) -> Voucher:
     return Voucher(deps.transport, deps.vouched, who)
 
 
-def ask_time(app: web.Application, who: str, url: str) -> None:
-    """Ask a party for its time regularly, at ``url``; for services that ask it nothing else regularly."""
-    asking = AskingTime(voucher_of(app[DEPS], who), url)
+def ask_time(app: web.Application, who: str, url: str, vouched: VouchedTime | None = None) -> None:
+    """Ask a party for its time regularly, at ``url``; for services that ask it nothing else regularly. ``vouched``: who
+    hears it (default: the service)."""
+    deps = app[DEPS]
+    asking = AskingTime(Voucher(deps.transport, vouched or deps.vouched, who), url)
     add_driver(app, asking, ASK_SECONDS, f"asking {who} for the time", in_doubt=True)
 
 
@@ -189,8 +191,13 @@ def require_clock(app: web.Application) -> None:
     """Refuse a request while the clock is in doubt, if its answer may be final. Raises ``Abort`` (503)."""
     deps = app[DEPS]
     if app[CLOCK_BOUND] and deps.vouched.doubt():
-        headers = {"Retry-After": come_back(deps.entropy)}
-        raise Abort(CLOCK, status=503, title="The clock of this service is in doubt.", headers=headers)
+        raise clock_doubt(deps)
+
+
+def clock_doubt(deps: Deps) -> Abort:
+    """The refusal (503) while the clock is in doubt."""
+    headers = {"Retry-After": come_back(deps.entropy)}
+    return Abort(CLOCK, status=503, title="The clock of this service is in doubt.", headers=headers)
 
 
 def _run_beside(app: web.Application, driver: Driver, idle_seconds: float, doing: str) -> asyncio.Event:
@@ -409,6 +416,8 @@ async def _readyz(request: web.Request) -> web.Response:
 
 def _page(app: web.Application) -> dict[str, object]:
     page: dict[str, object] = {"status": "ok", "service": app[SERVICE_NAME], "version": __version__}
+    if late := app[DEPS].vouched.late():
+        page["clock"] = late
     if CALLERS in app and app[CALLERS].refused:
         page["refused_certificates"] = dict(app[CALLERS].refused)
     return page

@@ -10,19 +10,21 @@ from pathlib import Path
 import pytest
 
 from infra.lab.kit.recipes import NOW
+from services.witness.handlers import WITNESS
 from tacit.adapters.databases.watermark import Recovery
 from tacit.codec import b64url
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.logview.view import LogView
 from tacit.ports import HttpResponse
 from tacit.service.app import METRICS
+from tacit.service.base.vouched import VouchedTime
 from tacit.tlog.canonical import canonical_bytes
 from tacit.tlog.checkpoint import LogPolicy, Note, NoteKey, NoteSignature
 from tacit.tlog.cosignature import Quorum, cosigned_at
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.merkle import prove_consistency
 from tacit.tlog.witnessing import AddCheckpoint
-from tests.http.witness_world import KIT, LyingLog, Stage, hostile_leaves
+from tests.http.witness_world import KIT, LyingLog, Stage, hostile_leaves, url_of
 
 RECIPE = KIT.recipe_leaf(KIT.recipe(slot=1))
 OTHER_RECIPE = KIT.recipe_leaf(KIT.recipe(slot=1, name="another"))
@@ -224,6 +226,25 @@ async def test_a_witness_says_why_it_does_not_cosign(stage: Stage) -> None:
     assert (await stage.ask(b"x" * 100_000)).status == 413
     line_of(await stage.ask(log.request(0)))
     assert (await stage.ask(log.request(0))).body == b"1\n"
+
+
+async def test_a_log_with_a_wrong_clock_is_not_cosigned_and_stops_no_other(stage: Stage) -> None:
+    log = LyingLog([DIRECTORY])
+    await stage.serve(log)
+    await stage.start()
+    times, readyz = stage.apps["witness"][WITNESS].times, f"{url_of('witness')}/readyz"
+    (own,) = times
+    times["another"] = VouchedTime(stage.clock)
+    for known, ahead in enumerate((70 * 86_400, -70 * 86_400)):
+        times["another"].hear("another log", stage.clock.now() + ahead)
+        times[own].hear("its log", stage.clock.now())
+        assert line_of(await stage.ask(log.request(known)))
+        assert (await stage.network.request("GET", readyz)).status == 200
+        times[own].hear("its log", stage.clock.now() + ahead)
+        refused = await stage.ask(log.request(1))
+        assert (refused.status, "retry-after" in refused.headers) == (503, True)
+        answer = await stage.network.request("GET", readyz)
+        assert (answer.status, b"this machine's clock says" in answer.body) == (503, True), "all logs contradict it"
 
 
 async def test_a_log_that_hides_its_entries_is_not_cosigned(stage: Stage) -> None:

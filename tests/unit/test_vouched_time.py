@@ -10,7 +10,7 @@ from infra.lab.kit.clock import SimClock
 from tacit.adapters.system import ShiftedClock, SystemClock
 from tacit.moments import date_field
 from tacit.ports import HttpResponse, SteadyClock
-from tacit.service.base.vouched import BOUND_SECONDS, UNVOUCHED, EarlierClock, VouchedTime, Voucher
+from tacit.service.base.vouched import BOUND_SECONDS, UNVOUCHED, EarlierClock, LaterClock, VouchedTime, Voucher
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -70,13 +70,25 @@ def test_of_several_witnesses_a_minority_changes_nothing() -> None:
     assert time.doubt() != ""
 
 
+def test_one_of_two_witnesses_with_a_wrong_clock_stops_nothing_and_makes_nothing_over_early() -> None:
+    for wrong in (-70 * DAY, 70 * DAY):
+        time, _ = vouched()
+        time.hear("a", NOW)
+        time.hear("b", NOW + wrong)
+        assert time.doubt() == ""
+        assert time.past() == min(NOW, NOW + wrong)
+        time.hear("a", NOW + wrong)
+        assert time.doubt() != ""
+
+
 def test_a_leaf_says_only_that_it_is_not_earlier_and_that_a_newer_one_is_due() -> None:
     time, clock = vouched()
     time.hear_least("the newest leaf", NOW - DAY, NOW + DAY)
     assert time.past() == NOW - DAY
     for jump in JUMPS:
         clock.set_back(-jump)
-        assert "the newest leaf is of" in time.doubt()
+        assert "the newest leaf is of" in (time.doubt() if jump < 0 else time.late())
+        assert (time.late() if jump < 0 else time.doubt()) == "", "what does not come says nothing about this clock"
         assert time.past() == UNVOUCHED
         clock.set_back(jump)
     time.hear("the log", NOW)
@@ -94,6 +106,15 @@ def test_a_wait_ends_by_the_earlier_of_two_clocks_and_by_one_where_nobody_says_a
     assert earlier.now() == NOW - 30 * DAY
 
 
+def test_a_wait_that_begins_by_the_later_and_ends_by_the_earlier_of_two_clocks_is_never_short() -> None:
+    for wrong in (-7 * DAY, 7 * DAY):
+        time, clock = vouched()
+        time.hear("the log", NOW + wrong)
+        ends = LaterClock(clock, time).now() + DAY
+        time.hear("the log", NOW)
+        assert EarlierClock(clock, time).now() <= ends - DAY
+
+
 @pytest.mark.parametrize(
     ("headers", "says"),
     [
@@ -102,6 +123,10 @@ def test_a_wait_ends_by_the_earlier_of_two_clocks_and_by_one_where_nobody_says_a
         ({"date": "yesterday"}, None),
         ({"date": date_field(int(NOW)), "age": "-1"}, None),
         ({"date": date_field(int(NOW)), "age": "99999999"}, None),
+        ({"date": date_field(int(NOW)), "age": "604800"}, NOW + 604_801),
+        ({"date": date_field(int(NOW)), "age": "604801"}, None),
+        ({"date": date_field(int(NOW)), "cache-control": "public, max-age=31536000, Immutable"}, None),
+        ({"date": date_field(int(NOW)), "cache-control": "no-store"}, NOW + 1),
         ({"date": "x" * 1000}, None),
         ({}, None),
     ],

@@ -80,16 +80,22 @@ async def ways_in(tx: AdminTx, person: Person) -> bytes:
 
 
 class Consent:
-    """The changes that need consent, in the caller's transactions. ``configured``: the rule in the configuration."""
+    """The changes that need consent, in the caller's transactions. ``configured``: the rule in the configuration;
+    ``begins``: the clock by which a wait begins, which is over by ``clock`` (default: the same)."""
 
-    def __init__(self, configured: Rule, clock: Clock, entropy: Entropy) -> None:
+    def __init__(self, configured: Rule, clock: Clock, entropy: Entropy, begins: Clock | None = None) -> None:
         self._configured = configured
         self._clock = clock
+        self._begins = begins or clock
         self._entropy = entropy
 
     @property
     def _now(self) -> int:
         return int(self._clock.now())
+
+    async def _counts_from(self, tx: ConsentTx) -> int:
+        """The time from which what is changed now counts."""
+        return int(self._begins.now()) + (await self.rule(tx)).delay
 
     async def settle(self, tx: ConsentTx) -> str:
         """Store the configured rule. Returns the difference from the stored one in words, or an empty text. A weaker
@@ -101,7 +107,7 @@ class Consent:
         if Rule(kept.persons, kept.delay) == new:
             return ""
         held = rule_of(kept, now)
-        changed = KeptRule(new.persons, new.delay, now, held.persons, held.delay)
+        changed = KeptRule(new.persons, new.delay, int(self._begins.now()), held.persons, held.delay)
         await tx.put_rule(changed)
         return f"{held} before, {new} from {when(holds_from(changed))}"
 
@@ -163,7 +169,7 @@ class Consent:
             raise stale(
                 "the person's role or keys have changed since this change was asked for; refuse it, and ask again"
             )
-        done = replace(found, consented_by=who.person.id, counts_from=self._now + (await self.rule(tx)).delay)
+        done = replace(found, consented_by=who.person.id, counts_from=await self._counts_from(tx))
         await tx.put_change(done)
         return done
 
@@ -178,8 +184,7 @@ class Consent:
         approver or administrator is shown to everybody, and their approvals and consents count only after the delay."""
         if not await self.needed(tx, person.role):
             return person
-        rule, now = await self.rule(tx), self._now
-        counts = now + rule.delay
+        now, counts = self._now, await self._counts_from(tx)
         noted = Change(
             new_id(self._entropy), kind.value, person.id, person.name, person.role, words, "", now, now,
             counts_from=counts,

@@ -23,12 +23,14 @@ OF_NAMES: Final = "sign-in names"
 
 
 class Lockout:
-    """Counts failed sign-ins by name, in a store. Call ``open`` before use."""
+    """Counts failed sign-ins by name, in a store. Pauses are those of ``clock``; what is over by ``past`` is deleted.
+    Call ``open`` before use."""
 
-    def __init__(self, store: AdminStore, config: SignInConfig, clock: Clock, entropy: Entropy) -> None:
+    def __init__(self, store: AdminStore, config: SignInConfig, clock: Clock, past: Clock, entropy: Entropy) -> None:
         self._store = store
         self._config = config
         self._clock = clock
+        self._past = past
         self._entropy = entropy
         self._secret = b""
 
@@ -61,7 +63,7 @@ class Lockout:
 
     async def forget(self, name: str) -> None:
         """Forget the failures of a name that has signed in, and all failures that are too old."""
-        late = int(self._clock.now()) - self._config.forget_seconds
+        late = int(self._past.now()) - self._config.forget_seconds
         async with self._store.transaction() as tx:
             await tx.drop_failures(account=self._place(name), last_before=late)
 

@@ -61,14 +61,15 @@ def _digest(key: str) -> bytes:
 
 
 class SignIn:
-    """Checks keys and sessions, and begins sessions, over a store. ``secure``: whether browsers use https. Call
-    ``open`` before use."""
+    """Checks keys and sessions, and begins sessions, over a store. Terms are those of ``clock``; what is over by
+    ``past``, the earlier of several, is deleted. ``secure``: whether browsers use https. Call ``open`` before use."""
 
     def __init__(
         self,
         store: AdminStore,
         config: SignInConfig,
         clock: Clock,
+        past: Clock,
         entropy: Entropy,
         passwords: Passwords,
         *,
@@ -77,9 +78,10 @@ class SignIn:
         self._store = store
         self._config = config
         self._clock = clock
+        self._past = past
         self._entropy = entropy
         self._passwords = passwords
-        self._lockout = Lockout(store, config, clock, entropy)
+        self._lockout = Lockout(store, config, clock, past, entropy)
         self._minute, self._told = 0, 0
         self.secure = secure
         self.cookie = SECURE_PREFIX + COOKIE if secure else COOKIE
@@ -193,7 +195,7 @@ class SignIn:
         cookie, now, length = b64url(self._entropy(32)), int(self._clock.now()), self._config.session_seconds
         # a session that was begun with a key ends with the key
         began = now if shown.until is None else min(now, shown.until - length)
-        await tx.drop_sessions(began_before=now - length)
+        await tx.drop_sessions(began_before=min(now, int(self._past.now())) - length)
         await tx.put_session(Session(person.id, began, now, token_digest(cookie)))
         return cookie
 

@@ -15,9 +15,8 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 
-from tacit.moments import calendar
+from tacit.moments import calendar, read_date_field
 from tacit.ports import Clock, HttpResponse, SteadyClock, Transport, TransportError
 
 BOUND_SECONDS = 600.0
@@ -53,7 +52,8 @@ class VouchedTime:
 
     def hear(self, who: str, time: float) -> None:
         """``who`` says that it is ``time`` now (POSIX seconds). The last word of each counts, and of several, such as
-        witnesses, the middle one: so a minority with a wrong clock changes nothing."""
+        witnesses, the middle one, or both middle ones: so a minority with a wrong clock changes nothing, and one of two
+        stops nothing."""
         self._asked = self._steady()
         self._ahead[who] = time - self._asked
 
@@ -76,7 +76,7 @@ class VouchedTime:
         if self._alone:
             return self._clock.now()
         found = self._said() or self._least
-        if found is None or self.doubt():
+        if found is None or self.doubt() or self.late():
             return UNVOUCHED
         return min(self._clock.now(), found[1] + self._steady())
 
@@ -103,15 +103,28 @@ class VouchedTime:
             return ""
         if found is not None:
             who, ahead = found
-            said = ahead + self._steady()
-            if abs(now - said) > BOUND_SECONDS:
+            said, times = ahead + self._steady(), sorted(self._ahead.values())
+            later = times[len(times) // 2] + self._steady()  # of two, the other one
+            if abs(now - said) > BOUND_SECONDS and abs(now - later) > BOUND_SECONDS:
                 return f"this machine's clock says {calendar(now)}, {who} says {calendar(said)}: nothing is deleted"
         elif self._least is not None:
-            who, ahead, until = self._least
+            who, ahead, _ = self._least
             said = ahead + self._steady()
-            if now < said - BOUND_SECONDS or now > until:
+            if now < said - BOUND_SECONDS:
                 return f"this machine's clock says {calendar(now)}, {who} is of {calendar(said)}: nothing is deleted"
         return ""
+
+    def late(self) -> str:
+        """That something newer than ``hear_least`` heard was due, in words fit for the public; empty where it was not,
+        and where somebody says the time. Either this clock is ahead or it did not come, so it is no reason to refuse
+        what may end it: a log that is not ready because a directory is missing would never get one."""
+        if self._said() is not None or self._alone or self._least is None or self._clock.now() <= self._least[2]:
+            return ""
+        who, ahead, _ = self._least
+        return (
+            f"{who} is of {calendar(ahead + self._steady())} and a newer one was due: it is late, or this machine's "
+            f"clock, which says {calendar(self._clock.now())}, is ahead; nothing is deleted"
+        )
 
     def said(self) -> float | None:
         """What others say that the time is (POSIX seconds); None while nobody does."""
@@ -130,8 +143,8 @@ class VouchedTime:
 
 
 class EarlierClock:
-    """The clock and what others say, whichever is earlier: for waits and terms that must not end early. The clock alone
-    while nobody says anything."""
+    """The clock and what others say, whichever is earlier: by it a wait is over, which must not end early. The clock
+    alone while nobody says anything."""
 
     def __init__(self, clock: Clock, vouched: VouchedTime) -> None:
         self._clock = clock
@@ -147,9 +160,20 @@ class EarlierClock:
         await self._clock.sleep(seconds)
 
 
+class LaterClock(EarlierClock):
+    """The clock and what others say, whichever is later: by it a wait begins that ends by ``EarlierClock``. So a date
+    in the past, said for a moment, makes no wait shorter."""
+
+    def now(self) -> float:
+        """POSIX time in seconds."""
+        said = self._vouched.said()
+        return self._clock.now() if said is None else max(self._clock.now(), said)
+
+
 class Voucher:
     """A transport to a party whose time vouches for ours: the Date of each answer (RFC 9110 section 6.6.1), plus its
-    Age if a cache had it (RFC 9111 section 5.1). TLS says whose answer it is."""
+    Age if a cache had it (RFC 9111 section 5.1). An answer that caches may keep for ever says nothing, as not every one
+    of them adds an Age. TLS says whose answer it is."""
 
     def __init__(self, inner: Transport, vouched: VouchedTime, who: str) -> None:
         self._inner = inner
@@ -161,7 +185,8 @@ class Voucher:
     ) -> HttpResponse:
         """One exchange, as ``Transport.request``."""
         answer = await self._inner.request(method, url, headers=headers, body=body)
-        self.vouched.hear_date(self._who, answer.headers.get("date", ""), answer.headers.get("age", "0"))
+        if "immutable" not in answer.headers.get("cache-control", "").lower():
+            self.vouched.hear_date(self._who, answer.headers.get("date", ""), answer.headers.get("age", "0"))
         return answer
 
 
@@ -185,8 +210,7 @@ def _end_of(date: str, age: str) -> float | None:
     """The end of the second in a Date field plus an Age field (POSIX seconds); None where they are malformed."""
     if not 0 < len(date) <= _LONGEST_DATE or not (age.isascii() and age.isdigit() and len(age) < 7):
         return None
-    try:
-        written = parsedate_to_datetime(date).timestamp()
-    except (ValueError, OverflowError):
+    if int(age) > _LONGEST_AGE:  # Date plus less than that would be days ago
         return None
-    return written + min(int(age), _LONGEST_AGE) + 1.0
+    written = read_date_field(date)
+    return None if written is None else written + int(age) + 1.0
