@@ -126,6 +126,18 @@ def in_sentences(title: str, detail: str) -> str:
     return f"{title} {first}{detail[1:]}" + ("" if detail.endswith((".", "!", "?", ")")) else ".")
 
 
+def as_sentence(text: str) -> str:
+    """``text`` as a sentence of its own: it begins with a capital letter, unless with a name that a colon follows, and
+    ends with a full stop."""
+    if not text:
+        return ""
+    first = text if _NAME_FIRST.match(text) else text[0].upper() + text[1:]
+    return first if first.endswith((".", "!", "?", ".)")) else f"{first}."
+
+
+_NAME_FIRST = re.compile(r"[a-z][\w.-]*:")
+"""What a text begins with that names a member, a service or a file first."""
+
 DAP_ERROR_PREFIX = "urn:ietf:params:ppm:dap:error:"
 REFUSAL_PREFIX = "urn:tacit:refusal:"
 """Precedes the name of a rule in the problem type of a ``Refusal``."""

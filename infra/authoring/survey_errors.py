@@ -100,7 +100,8 @@ class Said:
         if self.file is not None and (flag is None or flag not in self.flags):
             return f"{self.name}: {error}"
         where = _spelled(flag) if flag else self._group(error.field)
-        reason = re.sub(r"`([a-z0-9_.]+)`", lambda found: self._translated(found[1]), error.reason)
+        part = error.field.rpartition(".")[0]
+        reason = re.sub(r"`([A-Za-z0-9_.-]+)`", lambda found: self._translated(found[1], part), error.reason)
         return f"{where}: {reason}"
 
     def _flag_of(self, field: str) -> str | None:
@@ -117,9 +118,10 @@ class Said:
             return _spelled(flag) if flag else f"a {self.flags['statistic']}" if self._is_numeric else _ANSWERS
         return _GROUPS.get(field, field)
 
-    def _translated(self, member: str) -> str:
+    def _translated(self, member: str, part: str) -> str:
+        """The flag of a member, or of one beside it in the same ``part`` of the survey; a choice as it is."""
         kinds = {kind: name for name, kind in KINDS.items() if name in self.known}
-        flag = kinds.get(member) or self._flag_of(member)
+        flag = kinds.get(member) or self._flag_of(member) or self._flag_of(f"{part}.{member}")
         return member if flag is None else _spelled(flag)
 
     def lacking(self, survey: Survey) -> list[str]:

@@ -43,13 +43,18 @@ def questions_table(questions: Sequence[Question]) -> Table:
     for one in questions:
         table.add_row(
             Text(str(one.survey.get("name") or ""), style="bold"),
-            styled(one.state),
+            styled(_state(one)),
             ", ".join(one.authors),
             one.approver or "",
             when(one.changed),
             Text(one.id, style="dim"),
         )
     return table
+
+
+def _state(question: Question) -> str:
+    """The state of a question, or of its recipe once that is over."""
+    return "over" if question.over else question.state
 
 
 def _told(value: object) -> str:
@@ -63,7 +68,7 @@ def show_question(question: Question, console: Console) -> None:
     facts.show_header = False
     survey = [(name, _told(one)) for name, one in question.survey.items() if name not in {"name", "text"}]
     rows: list[tuple[str, str | Text]] = [
-        ("state", styled(question.state)),
+        ("state", styled(_state(question))),
         ("question", str(question.survey.get("text") or "")),
         ("authors", ", ".join(question.authors)),
         ("approver", question.approver or ""),

@@ -8,7 +8,7 @@ STYLE = """
 --hue:#3bc9db}}
 body{margin:0;background:var(--page);color:var(--ink);font:16px/1.55 system-ui,sans-serif}
 main{max-width:980px;margin:0 auto;padding:32px 20px 64px}
-h1{font-size:28px;margin:0 0 4px}h2{font-size:19px;margin:0 0 12px}
+h1{font-size:28px;margin:0 0 4px}h1,.soft{overflow-wrap:anywhere}h2{font-size:19px;margin:0 0 12px}
 .soft{color:var(--soft)}section{background:var(--card);border:1px solid var(--line);border-radius:10px;
 padding:20px 24px;margin-top:20px;overflow-x:auto}
 table{border-collapse:collapse;width:100%;font-size:14.5px}th,td{padding:6px 10px;text-align:left;

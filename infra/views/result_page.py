@@ -18,7 +18,7 @@ BARS = """
 border-radius:2px}.bar u{position:absolute;top:6px;height:2px;background:var(--ink)}
 .bar s{position:absolute;top:0;height:14px;background:var(--soft);opacity:.28;border-radius:2px}
 .answers td:first-child{min-width:6em;overflow-wrap:anywhere}td.n,th.n{white-space:nowrap}
-h1,.soft,.warning{overflow-wrap:anywhere}main>h1:not(:first-child){margin-top:48px}
+.warning{overflow-wrap:anywhere}main>h1:not(:first-child){margin-top:48px}
 @media (max-width:600px){main{padding:20px 12px 40px}section{padding:14px 12px}h1{font-size:22px}
 th,td{padding:5px 6px}th.n{white-space:normal}td:last-child{min-width:0}
 table.answers,.answers tbody,.answers tr,.answers td{display:block}.answers thead{display:none}

@@ -53,7 +53,8 @@ class Requirements:
             raise ValueError("unit and norm must be above 0")
         parameters.failure_probability(self.delta)
         if not parameters.MIN_EPSILON0 <= parameters.finite("epsilon", self.epsilon) <= parameters.MAX_EPSILON0:
-            raise ValueError(f"epsilon must be from {parameters.MIN_EPSILON0:g} to {parameters.MAX_EPSILON0:g}")
+            limits = f"{parameters.MIN_EPSILON0:g} to {parameters.MAX_EPSILON0:g}"
+            raise parameters.ParameterError("epsilon", f"must be from {limits}")
         parameters.local_epsilon(self.max_epsilon0)
         if self.low >= self.high:
             raise ValueError("high must be above low")

@@ -15,9 +15,10 @@ without a bound on the report's weight."""
 
 def _check(delta: float, target_epsilon: float) -> float:
     parameters.failure_probability(delta)
-    target = parameters.finite("target_epsilon", target_epsilon)
+    target = parameters.finite("epsilon", target_epsilon)
     if not parameters.MIN_EPSILON0 <= target <= parameters.MAX_EPSILON0:
-        raise ValueError(f"target_epsilon must be from {parameters.MIN_EPSILON0:g} to {parameters.MAX_EPSILON0:g}")
+        limits = f"{parameters.MIN_EPSILON0:g} to {parameters.MAX_EPSILON0:g}"
+        raise parameters.ParameterError("epsilon", f"must be from {limits}")
     return target
 
 

@@ -11,11 +11,20 @@ MAX_N = 10**9
 MIN_DELTA = 1e-15
 
 
+class ParameterError(ValueError):
+    """A parameter has a value that it cannot have. ``name``: the parameter; ``reason``: what it must be."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"{name} {reason}")
+        self.name = name
+        self.reason = reason
+
+
 def finite(name: str, value: float) -> float:
     """Return ``value`` as a float; ``ValueError`` naming it when it is NaN or infinite."""
     number = float(value)
     if not math.isfinite(number):
-        raise ValueError(f"{name} must be a finite number")
+        raise ParameterError(name, "must be a finite number")
     return number
 
 
@@ -23,7 +32,7 @@ def epsilon(name: str, value: float) -> float:
     """Return ``value`` if it is finite and at least 0; raises ``ValueError`` otherwise."""
     number = finite(name, value)
     if number < 0:
-        raise ValueError(f"{name} must not be negative")
+        raise ParameterError(name, "must not be negative")
     return number
 
 
@@ -31,7 +40,7 @@ def local_epsilon(value: float) -> float:
     """``epsilon0`` from 1e-6 to 40."""
     number = finite("epsilon0", value)
     if not MIN_EPSILON0 <= number <= MAX_EPSILON0:
-        raise ValueError(f"epsilon0 must be from {MIN_EPSILON0:g} to {MAX_EPSILON0:g}")
+        raise ParameterError("epsilon0", f"must be from {MIN_EPSILON0:g} to {MAX_EPSILON0:g}")
     return number
 
 
@@ -39,7 +48,7 @@ def failure_probability(value: float, name: str = "delta") -> float:
     """A delta in [1e-15, 1). Below that, the rounding of tail masses in double precision would dominate the value."""
     number = finite(name, value)
     if not MIN_DELTA <= number < 1:
-        raise ValueError(f"{name} must be at least {MIN_DELTA:g} and below 1")
+        raise ParameterError(name, f"must be at least {MIN_DELTA:g} and below 1")
     return number
 
 
@@ -48,7 +57,7 @@ def reports(value: int, name: str = "n") -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be an integer")
     if not 1 <= value <= MAX_N:
-        raise ValueError(f"{name} must be from 1 to {MAX_N}")
+        raise ParameterError(name, f"must be from 1 to {MAX_N}")
     return value
 
 
@@ -56,7 +65,7 @@ def rate(value: float, name: str = "sampling_rate") -> float:
     """Return ``value`` if it lies in (0, 1]; raises ``ValueError`` otherwise."""
     number = finite(name, value)
     if not 0 < number <= 1:
-        raise ValueError(f"{name} must be above 0 and at most 1")
+        raise ParameterError(name, "must be above 0 and at most 1")
     return number
 
 
@@ -64,5 +73,5 @@ def probability(value: float, name: str) -> float:
     """A probability strictly between 0 and 1."""
     number = finite(name, value)
     if not 0 < number < 1:
-        raise ValueError(f"{name} must be above 0 and below 1")
+        raise ParameterError(name, "must be above 0 and below 1")
     return number

@@ -9,6 +9,7 @@ from typing import Any
 from tacit.accounting.alternatives import central, local, shuffled, shuffled_counts, shuffled_methods, stated
 from tacit.accounting.planner import proposal
 from tacit.accounting.requirements import MAX_EPSILON0, Alternative, Requirements
+from tacit.dp.parameters import ParameterError
 from tacit.errors import FieldError, Refusal, UsageError
 from tacit.methods.base.method import Method
 from tacit.methods.shuffled import ShuffledCounts
@@ -22,6 +23,9 @@ from tacit.recipe.writing.builder import plan_of
 from tacit.recipe.writing.privacy_target import PrivacyTarget
 from tacit.recipe.writing.sampling_plan import SamplingPlan
 from tacit.recipe.writing.survey import Survey
+
+MEMBERS = {"cells": "encoder.cells", "epsilon0": "max_epsilon0"}
+"""The members of a survey that fill the planner's parameters of another name."""
 
 
 def requirements_of(
@@ -54,6 +58,8 @@ def requirements_of(
             model=survey.model,
             **_allowed(survey, policy, unbounded=allow_unbounded_local),
         )
+    except ParameterError as error:
+        raise FieldError(MEMBERS.get(error.name, error.name), error.reason) from error
     except (ValueError, TypeError) as error:
         raise UsageError(str(error)) from error
 

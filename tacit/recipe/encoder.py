@@ -356,13 +356,14 @@ def _with_stated(
 
 
 def _spans(edges: tuple[int | str, ...]) -> list[str]:
-    """The closed buckets in words; those with whole edges by the whole numbers in them."""
+    """The closed buckets in words, from an edge to below the next, since numbers of a field need not be whole."""
+    named = holds_one(edges)
+    return [str(low) if low in named else f"{low} to <{high}" for low, high in itertools.pairwise(edges)]
+
+
+def holds_one(edges: tuple[int | str, ...]) -> frozenset[int | str]:
+    """The edges whose bucket is named like a year of age, by the one whole number in it; what lies between counts as
+    the whole number below. None where any edge is no whole number: then the field has others."""
     if any(isinstance(edge, str) for edge in edges):
-        return [f"{low} to <{high}" for low, high in itertools.pairwise(edges)]
-    return [_span(low, after - 1) for low, after in itertools.pairwise(map(int, edges))]
-
-
-def _span(low: int, high: int) -> str:
-    if low == high:
-        return str(low)
-    return f"{low}-{high}" if low >= 0 else f"{low}..{high}"
+        return frozenset()
+    return frozenset(low for low, high in itertools.pairwise(edges) if int(high) - int(low) == 1)

@@ -120,7 +120,7 @@ class Range(Part):
         """Refuse a range that ``unit`` does not divide, and a fractional range of a single step: that asks on which
         side of a point a device is, which is a yes-or-no question and must be asked as one."""
         if (self.most - self.least) % self.step:
-            raise wrong("unit", f"must divide high - low: {_fitting(self.least, self.most, self.step)}")
+            raise wrong("unit", f"must divide `high` minus `low`: {_fitting(self.least, self.most, self.step)}")
         if self.fractional and self.maximum < LEAST_STEPS:
             raise ValueError(
                 f"a fractional range needs at least {LEAST_STEPS} steps: lower unit {in_words(self.step)}, or ask a "
@@ -136,7 +136,7 @@ class Number(Range):
     def model_post_init(self, context: Any, /) -> None:
         """Refuse an empty range, and one that ``unit`` does not divide."""
         if self.least >= self.most:
-            raise wrong("low", "must be below high")
+            raise wrong("low", "must be below `high`")
         self._check_steps()
 
 
@@ -152,10 +152,10 @@ class Vector(Range):
         """Refuse a range without 0, towards which vectors are shrunk, and members that are not multiples of
         ``unit``."""
         if not self.least <= 0 <= self.most or self.least == self.most:
-            raise wrong("low", "must be at most 0, high at least 0, and not both of them 0")
+            raise wrong("low", "must be at most 0, `high` at least 0, and not both of them 0")
         for name, number in (("low", self.least), ("high", self.most), ("norm", exact(self.norm))):
             if number % self.step:
-                raise wrong(name, f"must be a multiple of unit: {in_words(number)} is not a multiple of {self.unit}")
+                raise wrong(name, f"must be a multiple of `unit`: {in_words(number)} is not a multiple of {self.unit}")
         self._check_steps()
 
     @property
@@ -190,7 +190,7 @@ def _fitting(low: Exact, high: Exact, unit: Exact) -> str:
     steps = int((high - low) // unit)
     ends = [in_words(low + count * unit) for count in (steps, steps + 1) if count]
     given = f"unit {in_words(unit)} does not divide {in_words(high)} - {in_words(low)}"
-    return f"{given}; change high to {' or '.join(ends)}, or unit"
+    return f"{given}; change `high` to {' or '.join(ends)}, or `unit`"
 
 
 class Attributes(Part):

@@ -25,7 +25,7 @@ _WORDS: Final = {
     "tuple_type": "must be a list",
     "model_type": "must be an object with members",
     "model_attributes_type": "must be an object with members",
-    "literal_error": "must be {expected}",
+    "literal_error": "must be {choices}",
     "too_short": "needs at least {min_length} values",
     "too_long": "takes at most {max_length} values",
     "string_too_short": "needs at least {min_length} characters",
@@ -117,7 +117,8 @@ def _reason(error: ErrorDetails, tagged: str) -> str:
         loc = error["loc"]
         return f"does not belong to `{loc[1]}`" if loc[0] == tagged and len(loc) > 1 else "is not known"
     if kind in _WORDS:
-        return _WORDS[kind].format(**stated)
+        choices = str(stated.get("expected", "")).replace("'", "`")
+        return _WORDS[kind].format(**stated, choices=choices)
     words = error["msg"].removeprefix("Value error, ").removeprefix("Input ").replace("\n", " ")
     return words[:1].lower() + words[1:]
 

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from tacit.dp.binomial_noise import MAX_FLIPS
 from tacit.recipe.derive import vdaf_spec
-from tacit.recipe.encoder import encoder_of
+from tacit.recipe.encoder import encoder_of, holds_one
 from tacit.recipe.encoder_specs import Buckets, Domain, Occurrences, Prefixes, Range, Strings, Update, Vector
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.quantity import in_words, quantity
@@ -25,7 +25,7 @@ def rounding_words(question: Question) -> str | None:
     spec = question.encoder
     if isinstance(spec, Buckets):
         below = f"below {spec.edges[0]} it counts as {spec.other or encoder_of(question).labels[0]}"
-        return f"a value belongs to the last bucket whose lower edge it reaches; {below}"
+        return f"a value belongs to the last bucket whose lower edge it reaches{_between(spec)}; {below}"
     if isinstance(spec, Occurrences):
         return _counted(question, spec)
     if isinstance(spec, Prefixes):
@@ -44,6 +44,13 @@ def rounding_words(question: Question) -> str | None:
     if isinstance(spec, Update):
         words = f"the update is divided by the round's clip and shrunk to length {spec.norm}; {words}"
     return f"{words}; then the vector is shrunk to length {spec.norm}" if isinstance(spec, Vector) else words
+
+
+def _between(spec: Buckets) -> str:
+    """An example of a number that is not whole, where a bucket is named by the one whole number in it."""
+    named = holds_one(spec.edges)
+    first = next((int(edge) for edge in spec.edges if edge in named), None)
+    return "" if first is None else f", so {in_words(first + Fraction(1, 2))} counts as {first}"
 
 
 def domain_words(spec: Domain) -> str:

@@ -200,7 +200,7 @@ async def test_assets_are_kept_for_good_under_their_digest(stage: Stage) -> None
     browser = Browser(stage)
     await browser.get("/sign-in")
     links = re.findall(r'(?:href|src)="(/assets/[^"]+)"', browser.page)
-    assert {link.rpartition("/")[2] for link in links} == {"style.css", "script.js", "mark.svg"}
+    assert {link.rpartition("/")[2] for link in links} == {"style.css", "forms.js", "script.js", "mark.svg"}
     for link in links:
         answer = await browser.get(link)
         assert answer.status == 200

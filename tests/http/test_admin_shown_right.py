@@ -53,20 +53,21 @@ async def test_a_recipe_that_was_published_by_command_stands_in_the_overview(sta
     assert here not in section
 
 
-async def test_a_recipe_whose_reports_have_ended_is_called_finished_everywhere(stage: Stage) -> None:
+async def test_a_recipe_whose_reports_have_ended_is_called_over_everywhere(stage: Stage) -> None:
     question = await stage.approved(name="soon-over")
     _, document = await stage.call("POST", f"/v1/questions/{question}/publish", status=200)
     interval = document["recipe"]["interval"]
     browser = await signed_in(stage, "viewer")
     for path in ("/", "/questions", f"/questions/{question}", "/ledger"):
         await browser.get(path)
-        assert "finished" not in browser.page, path
+        assert ">over<" not in browser.page, path
     await stage.clock.advance(interval["start"] + interval["duration"] + 1 - stage.clock.now() + BURN_SECONDS)
     browser = await signed_in(stage, "viewer")
     for path in ("/", "/questions", f"/questions/{question}"):
         await browser.get(path)
-        assert '<span class="state finished">finished</span>' in browser.page, path
-        assert ">over<" not in browser.page
+        assert '<span class="state over">over</span>' in browser.page, path
+        assert "finished" not in browser.page
+    assert (await stage.shown(question))["over"]
 
 
 async def test_a_young_account_shows_neither_a_forecast_nor_a_time_that_has_not_passed(stage: Stage) -> None:

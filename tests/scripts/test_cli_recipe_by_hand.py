@@ -66,8 +66,11 @@ def test_a_recipe_of_noise_shares_says_what_it_costs_and_gives_before_anybody_is
     [
         (["--statistic", "median"], "--statistic: must be"),
         (["--statistic", "sum", "--low", "0"], "needs --high"),
-        (["--statistic", "sum", "--low", "3", "--high", "3"], "--low: must be below high"),
-        (["--statistic", "mean", "--low", "0", "--high", "1", "--unit", "0.3"], "change high to 0.9 or 1.2, or unit"),
+        (["--statistic", "sum", "--low", "3", "--high", "3"], "--low: must be below --high"),
+        (
+            ["--statistic", "mean", "--low", "0", "--high", "1", "--unit", "0.3"],
+            "change --high to 0.9 or 1.2, or --unit",
+        ),
         (["--statistic", "mean", "--low", "-.5", "--high", "1"], "--low: '-.5' is not a number like"),
         (["--statistic", "mean", "--low", "0", "--high", "1", "--unit", "1e-2"], "--unit: '1e-2' is not a number like"),
         (["--statistic", "mean", "--low", "0", "--high", "1", "--unit", "0"], "above 0"),
@@ -149,7 +152,7 @@ RARELY = ["--importance-rate", "0.05", "--non-default-share", "0.1", "--attested
     ("words", "default", "shown"),
     [
         (["--categories", "none,disk,net", "--importance-default", "none"], 0, "q = 0.05 for none, 0.5 for any other"),
-        (["--buckets", "0,1,5", "--importance-default", "1-4"], 1, "q = 0.05 for 1-4, 0.5 for any other"),
+        (["--buckets", "0,1,5", "--importance-default", "1 to <5"], 1, "q = 0.05 for 1 to <5, 0.5 for any other"),
         (["--boolean", "--importance-default", "no"], 0, "q = 0.05 for no, 0.5 for any other"),
         (
             ["--statistic", "sum", "--low", "-5", "--high", "5", "--importance-default", "0"],
@@ -220,10 +223,10 @@ def test_flags_of_sampling_that_do_not_fit_are_refused_in_words(
     ("words", "told"),
     [
         (["--low", "1", "--high", "10"], ""),
-        (["--low", "10", "--high", "1"], "--low: must be below high"),
+        (["--low", "10", "--high", "1"], "--low: must be below --high"),
         (["--high", "10"], "--low and --high: needs --low too"),
         (["--low", "1", "--high", "10", "--buckets", "1,2"], "--low: does not belong to --buckets"),
-        (["--low", "0.5", "--high", "10"], "--unit: must divide high - low"),
+        (["--low", "0.5", "--high", "10"], "--unit: must divide --high minus --low"),
     ],
 )
 def test_a_histogram_of_whole_numbers_behind_a_shuffler_is_made_from_flags(

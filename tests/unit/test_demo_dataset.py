@@ -107,6 +107,18 @@ def test_values_below_the_first_edge_are_taken_as_devices_take_them_and_told(
     assert "200 numbers lie below the first edge 0.3, and count in the first bucket" in capsys.readouterr().err
 
 
+def test_numbers_between_whole_ones_are_told_where_a_bucket_has_the_name_of_one(
+    csv_file: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = csv_file(column(["9.5", "3", "0.25"] * ROWS))
+    asked: list[tuple[list[int | str], int]] = [([0, 1, 9, 10], 2 * ROWS), ([0, 3, 9, 12], 0), ([0, "0.5", 9, 10], 0)]
+    for edges, between in asked:
+        data = load_csv(path, "value", edges=edges, categories=None, devices=None)
+        assert data.between == between
+        _say_cells(data, notes())
+        assert ("400 numbers lie between whole ones" in capsys.readouterr().err) == bool(between)
+
+
 @pytest.mark.parametrize("text", ["NA", "n/a", "-", "NaN", "NULL", "None", "--", "\u2013", "#N/A", "."])
 def test_what_usually_stands_for_no_value_is_none_among_numbers_and_offered_among_texts(
     csv_file: Make, capsys: pytest.CaptureFixture[str], text: str

@@ -98,7 +98,7 @@ def test_a_shuffler_has_an_address_and_keys_of_its_own() -> None:
 def test_a_batch_behind_a_shuffler_closes_at_the_end() -> None:
     early = changed(changed(RECIPE, "batch.mode", "leader_selected"), "batch.close", "at_B")
     assert "behind a shuffler must close interval_end" in refused(early)["batch-mode"]
-    with pytest.raises(FieldError, match="must be interval_end"):
+    with pytest.raises(FieldError, match="must be `interval_end`"):
         KIT.survey(close="at_B")
 
 

@@ -93,11 +93,11 @@ def test_another_spelling_is_refused_at_once_whatever_its_length(value: Any) -> 
 @pytest.mark.parametrize(
     ("encoder", "words"),
     [
-        ({"low": 0, "high": 1, "unit": "0.3"}, "0.3 does not divide 1 - 0; change high to 0.9 or 1.2, or unit"),
-        ({"low": "0.5", "high": 1}, "1 does not divide 1 - 0.5; change high to 1.5, or unit"),
+        ({"low": 0, "high": 1, "unit": "0.3"}, "0.3 does not divide 1 - 0; change `high` to 0.9 or 1.2, or `unit`"),
+        ({"low": "0.5", "high": 1}, "1 does not divide 1 - 0.5; change `high` to 1.5, or `unit`"),
         ({"low": 0, "high": "0.5", "unit": "0.5"}, "at least 2 steps: lower unit 0.5"),
         ({"low": "36.6", "high": "36.7", "unit": "0.1"}, "at least 2 steps"),
-        ({"low": "0.5", "high": "0.5"}, "low must be below high"),
+        ({"low": "0.5", "high": "0.5"}, "low must be below `high`"),
         ({"low": 0, "high": 1, "unit": "-0.5"}, "must be above 0|decimal text"),
         ({"low": 0, "high": 1, "unit": 0}, "above 0"),
         ({"kind": "vector", "length": 2, "low": "-0.5", "high": 1, "unit": "0.2", "norm": 1}, "low must be a multiple"),
@@ -204,7 +204,7 @@ def test_labels_and_defaults_are_written_with_their_own_digits() -> None:
     recipe = KIT.recipe(question=SPREAD, population=2000)
     assert labels(recipe) == ("0 to <0.1", "0.1 to <0.25", "0.25 to <1", "1+")
     whole = question("histogram", kind="buckets", edges=[-5, -1, 0, 2])
-    assert labels(KIT.recipe(question=whole, population=2000)) == ("-5..-2", "-1", "0-1", "2+")
+    assert labels(KIT.recipe(question=whole, population=2000)) == ("-5 to <-1", "-1", "0 to <2", "2+")
     assert [answer_label(LOAD, answer) for answer in (0, 1, 2, 11)] == ["-0.5", "-0.25", "0", "2.25"]
     assert in_words(Fraction(1, 3)) == "0.3333333333"
     assert exact("0.25") == Fraction(1, 4)

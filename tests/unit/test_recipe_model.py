@@ -188,10 +188,12 @@ def test_what_cannot_be_derived_is_a_named_refusal() -> None:
 
 def test_buckets_take_their_lower_edge_and_the_last_is_open() -> None:
     encoder = BucketEncoder((0, 1, 2, 5, 10))
-    assert encoder.labels == ("0", "1", "2-4", "5-9", "10+")
+    assert encoder.labels == ("0", "1", "2 to <5", "5 to <10", "10+")
     values: list[Any] = ["0", "0.5", "1", " 2 ", 4.99, 5, Decimal("9.9"), "10", "1e3", 10**9]
     assert [encoder.encode(value) for value in values] == [0, 0, 1, 2, 2, 3, 3, 4, 4, 4]
-    assert BucketEncoder((-5, 0, 2)).labels == ("-5..-1", "0-1", "2+")
+    tens = BucketEncoder((0, 10, 20))
+    assert (tens.encode(9.5), tens.labels[0]) == (0, "0 to <10")
+    assert BucketEncoder((-5, 0, 2)).labels == ("-5 to <0", "0 to <2", "2+")
 
 
 @pytest.mark.parametrize(

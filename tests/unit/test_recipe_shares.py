@@ -202,7 +202,7 @@ def test_too_little_noise_for_any_claim_is_said_so() -> None:
 @pytest.mark.parametrize(
     ("encoder", "words"),
     [
-        ({"kind": "number", "low": 5, "high": 5}, "low must be below high"),
+        ({"kind": "number", "low": 5, "high": 5}, "low must be below `high`"),
         ({"kind": "number", "low": 0, "high": 10, "unit": 3}, "unit must divide"),
         ({"kind": "vector", "length": 2, "low": 1, "high": 5, "norm": 3}, "low must be at most 0"),
         ({"kind": "vector", "length": 0, "low": 0, "high": 5, "norm": 3}, "length"),

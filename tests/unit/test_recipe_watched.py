@@ -268,7 +268,7 @@ def test_with_one_server_epsilon_is_what_a_single_report_tells() -> None:
         ({"aggregator_flips": 2}, "aggregator_flips: must be left out in model pan-private"),
         ({"randomizer": "krr"}, "randomizer: a histogram needs rappor, not krr"),
         ({"mechanism": "flips"}, "mechanism: a histogram needs rappor, not flips"),
-        ({"model": ONE, "close": "at_B"}, "close: must be interval_end in model pan-private-single"),
+        ({"model": ONE, "close": "at_B"}, "close: must be `interval_end` in model pan-private-single"),
     ],
 )
 def test_a_survey_names_the_member_that_does_not_fit(members: dict[str, Any], message: str) -> None:

@@ -84,7 +84,7 @@ def test_every_member_is_described() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"encoder": {"kind": "number", "low": 3, "high": 3}}, "encoder.low: must be below high"),
+        ({"encoder": {"kind": "number", "low": 3, "high": 3}}, "encoder.low: must be below `high`"),
         ({"encoder": {"kind": "number", "low": 3}}, "encoder: needs `encoder.high` too"),
         ({"encoder": {"kind": "boolean", "low": 3}}, "encoder.low: does not belong to `boolean`"),
         ({"encoder": {"kind": "guess"}}, "encoder.kind: must be one of"),
@@ -255,7 +255,7 @@ COLOURS = {"kind": "categories", "categories": ["red", "green"]}
         ({**COLOURS, "other": "another"}, {}, ("red", "green", "another", "no value")),
         ({**COLOURS, "missing": "unknown"}, {}, ("red", "green", "unknown")),
         ({**COLOURS, "categories": ["no value", "(no value)"]}, {}, ("no value", "(no value)", "((no value))")),
-        ({"kind": "buckets", "edges": [0, 5]}, {}, ("0-4", "5+", "no value")),
+        ({"kind": "buckets", "edges": [0, 5]}, {}, ("0 to <5", "5+", "no value")),
         (COLOURS, {"missing": "ignore"}, ("red", "green")),
         ({"kind": "boolean"}, {}, ("yes",)),
     ],

@@ -361,6 +361,11 @@ def _say_cells(dataset: Dataset, progress: Console) -> None:
     if dataset.below and dataset.question.edges is not None:
         first = dataset.question.edges[0]
         words.append(f"{dataset.below:,} numbers lie below the first edge {first}, and count in the first bucket")
+    if dataset.between:
+        words.append(
+            f"{dataset.between:,} numbers lie between whole ones, and count in the bucket of the whole number below: "
+            "9.5 in that of 9"
+        )
     for one in words:
         progress.print(one, highlight=False, style="yellow", soft_wrap=True)
 

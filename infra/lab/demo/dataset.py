@@ -22,7 +22,7 @@ from infra.lab.demo.proposed import Shown
 from infra.lab.devices.columns import read_column, says_nothing
 from tacit.errors import DecodeError, UsageError
 from tacit.recipe import model
-from tacit.recipe.encoder import BucketEncoder
+from tacit.recipe.encoder import BucketEncoder, holds_one
 from tacit.recipe.quantity import PLACES, exact, quantity
 from tacit.recipe.writing.survey import CATEGORY
 from tacit.tlog.canonical import validated
@@ -84,6 +84,8 @@ class Dataset:
     for."""
     below: int = 0
     """How many numbers lie below the first edge; devices count them in the first bucket."""
+    between: int = 0
+    """How many numbers lie between whole ones in a bucket that has the name of one whole number."""
 
     @property
     def missing(self) -> int:
@@ -165,7 +167,10 @@ def load_csv(
     if question.edges is not None:
         first = float(exact(question.edges[0]))
         below = sum(value < first for _, text in taken.said if (value := _number(text)) is not None)
-    return Dataset(str(path), question, values, tuple(found), below)
+    named = frozenset() if question.edges is None else holds_one(question.edges)
+    numbers = [value for _, text in taken.said if (value := _number(text)) is not None]
+    between = sum(math.floor(value) in named and not value.is_integer() for value in numbers)
+    return Dataset(str(path), question, values, tuple(found), below, between)
 
 
 def _check_form(column: _Column, question: Question) -> None:

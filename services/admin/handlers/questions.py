@@ -13,7 +13,7 @@ from services.admin.handlers import passkeys
 from services.admin.people.consent import ways_in
 from services.admin.questions.events import question_event
 from services.admin.questions.publishing import recipe_document
-from services.admin.questions.questions import Asked, asked_of, etag_of, survey_document
+from services.admin.questions.questions import Asked, asked_of, etag_of, is_over, survey_document
 from services.admin.storage.records import Question, QuestionState
 from services.admin.storage.store import PeopleTx
 from tacit.codec import b64url
@@ -29,7 +29,7 @@ async def create(call: Call) -> Reply:
     if isinstance(call.body, Plan):
         call.admin.publishing.require_run(call.body)
     question = await call.admin.questions.create(call.stored, call.who, call.body)
-    return await _reply(call.stored, question, status=201, location=True)
+    return await _reply(call, call.stored, question, status=201, location=True)
 
 
 async def create_round(call: Call) -> Reply:
@@ -41,7 +41,7 @@ async def create_round(call: Call) -> Reply:
     async with call.admin.store.transaction() as tx:
         question = await call.admin.questions.create_round(tx, call.who, recipe)
         words = f"round {question.round_index} of series {series_hash}, recipe {recipe.hash_text}"
-        return await _reply(tx, question, status=201, location=True, detail=words)
+        return await _reply(call, tx, question, status=201, location=True, detail=words)
 
 
 async def listed(call: Call) -> Reply:
@@ -53,7 +53,7 @@ async def listed(call: Call) -> Reply:
     state = None if stated is None else QuestionState(stated)
     found = await call.stored.questions(after, limit + 1, state)
     names = await names_of(call.stored, found)
-    page = [_document(one, names) for one in found[:limit]]
+    page = [_document(one, names, call.admin.now) for one in found[:limit]]
     following = str(found[limit - 1].number) if len(found) > limit else None
     return Reply(QuestionPage(questions=page, next=following))
 
@@ -61,7 +61,7 @@ async def listed(call: Call) -> Reply:
 async def shown(call: Call) -> Reply:
     """One question, with its ETag."""
     found = await call.admin.questions.at(call.stored, call.part("id"), None)
-    return replace(await _reply(call.stored, found), event=None)
+    return replace(await _reply(call, call.stored, found), event=None)
 
 
 async def edit(call: Call) -> Reply:
@@ -69,7 +69,7 @@ async def edit(call: Call) -> Reply:
     if isinstance(call.body, Plan):
         call.admin.publishing.require_run(call.body)
     found = await call.admin.questions.edit(call.stored, call.who, call.part("id"), call.body, call.tag)
-    return await _reply(call.stored, found)
+    return await _reply(call, call.stored, found)
 
 
 async def delete(call: Call) -> Reply:
@@ -80,7 +80,7 @@ async def delete(call: Call) -> Reply:
 
 async def submit(call: Call) -> Reply:
     """Submit a question for approval."""
-    return await _reply(call.stored, await call.admin.questions.submit(call.stored, call.part("id"), call.tag))
+    return await _reply(call, call.stored, await call.admin.questions.submit(call.stored, call.part("id"), call.tag))
 
 
 async def approve(call: Call) -> Reply:
@@ -89,12 +89,12 @@ async def approve(call: Call) -> Reply:
     found = await call.admin.questions.approve(call.stored, call.who, call.part("id"), call.tag)
     words = await passkeys.shown(call, call.stored, before, passkeys.APPROVE)
     ways = b64url(await ways_in(call.stored, call.who.person))
-    return await _reply(call.stored, found, detail=f"binding {b64url(found.approval)}, ways in {ways}{words}")
+    return await _reply(call, call.stored, found, detail=f"binding {b64url(found.approval)}, ways in {ways}{words}")
 
 
 async def end(call: Call) -> Reply:
     """End a question: nobody waits for its results any more."""
-    return await _reply(call.stored, await call.admin.questions.end(call.stored, call.part("id"), call.tag))
+    return await _reply(call, call.stored, await call.admin.questions.end(call.stored, call.part("id"), call.tag))
 
 
 async def check(call: Call) -> Reply:
@@ -139,16 +139,16 @@ async def sign(call: Call) -> Reply:
 async def _published(call: Call, question: Question) -> Reply:
     async with call.admin.store.read() as tx:
         waits = question.state is not QuestionState.PUBLISHED
-        return await _reply(tx, question, status=202 if waits else 200, detail=f"recipe {question.recipe_hash}")
+        return await _reply(call, tx, question, status=202 if waits else 200, detail=f"recipe {question.recipe_hash}")
 
 
 async def _reply(
-    tx: PeopleTx, question: Question, *, status: int = 200, location: bool = False, detail: str = ""
+    call: Call, tx: PeopleTx, question: Question, *, status: int = 200, location: bool = False, detail: str = ""
 ) -> Reply:
     headers = {"ETag": etag_of(question)}
     if location:
         headers["Location"] = f"/v1/questions/{question.id}"
-    document = _document(question, await names_of(tx, [question]), whole=True)
+    document = _document(question, await names_of(tx, [question]), call.admin.now, whole=True)
     event = question_event(question.id, question.state, question.revision)
     return Reply(document, status, headers, question.id, detail, event=event)
 
@@ -167,7 +167,7 @@ def place_of(question: Question) -> SeriesPlace | None:
     return SeriesPlace(series=question.series_hash, index=question.round_index)
 
 
-def _document(question: Question, names: Mapping[str, str], *, whole: bool = False) -> QuestionDocument:
+def _document(question: Question, names: Mapping[str, str], now: int, *, whole: bool = False) -> QuestionDocument:
     return QuestionDocument(
         id=question.id,
         state=question.state.value,
@@ -180,6 +180,7 @@ def _document(question: Question, names: Mapping[str, str], *, whole: bool = Fal
         hash=question.recipe_hash or None,
         signed=bool(question.leaf),
         position=question.position,
+        over=is_over(question, now),
         round=place_of(question),
         recipe=recipe_document(question) if whole else None,
         plan=json.loads(question.text) if question.trains and whole else None,

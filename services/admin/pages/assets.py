@@ -17,6 +17,7 @@ from tacit.codec import b64url
 KEPT: Final = "public, max-age=31536000, immutable"
 _TYPES: Final = {
     "style.css": "text/css",
+    "forms.js": "text/javascript",
     "script.js": "text/javascript",
     "passkeys.js": "text/javascript",
     "mark.svg": "image/svg+xml",

@@ -11,9 +11,8 @@ from typing import Any, Final
 from services.admin.api.calls import Admin
 from services.admin.pages.charts import WIDTH, Axis, Line, path, spread
 from services.admin.pages.claims import claim_rows
-from services.admin.pages.rendering import plain
 from services.admin.pages.survey_fields import body_of
-from services.admin.pages.survey_labels import label_of, worded
+from services.admin.pages.survey_labels import label_of, plain, worded
 from services.admin.questions.questions import Asked
 from tacit.accounting.alternatives import AGGREGATION, SAMPLED
 from tacit.accounting.requirements import Requirements
@@ -65,7 +64,7 @@ async def preview_of_survey(admin: Admin, who: str, survey: Survey) -> Preview:
     """The preview of a survey, for the person ``who``."""
     found = Preview()
     if survey.population is None:
-        found = replace(found, unknown="Fill in “Devices” to see the margin of every way to ask here")
+        found = replace(found, unknown=f"Fill in “{label_of('population')}” to see the margin of every way to ask here")
     else:
         try:
             if isinstance(survey.encoder, Domain):
@@ -73,7 +72,7 @@ async def preview_of_survey(admin: Admin, who: str, survey: Survey) -> Preview:
             else:
                 found = replace(found, comparison=await _comparison(admin, who, survey))
         except FieldError as error:
-            found = replace(found, unknown=f"“{label_of(error.field)}” {worded(error.reason)}")
+            found = replace(found, unknown=f"“{label_of(error.field)}” {worded(error.reason, error.field)}")
         except UsageError as error:
             found = replace(found, unknown=str(error))
     return await judged(admin, who, survey, found)

@@ -13,7 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from services.admin.pages.assets import assets
-from services.admin.pages.survey_labels import CHOICES, label_of, of_entry, shown_at, worded
+from services.admin.pages.survey_labels import chosen, label_of, of_entry, plain, shown_at, worded
+from tacit.errors import as_sentence
 from tacit.methods.figures import MARGIN, delta_form, form_of, interval_of, margin, with_margin
 from tacit.methods.figures import number as estimate
 from tacit.methods.result import answers, by_label
@@ -51,6 +52,7 @@ def environment() -> Environment:
         "lasting": lasting,
         "plain": plain,
         "short": short,
+        "sentence": as_sentence,
         "label": label_of,
         "worded": worded,
         "shown_at": shown_at,
@@ -63,7 +65,6 @@ def environment() -> Environment:
         "ends": ends,
         "delta": delta_form,
         "as_form": estimate,
-        "finished": finished,
         "cautions": cautions,
         "answers": answers,
         "by_label": by_label,
@@ -146,11 +147,6 @@ def lasting(seconds: float) -> str:
     return f"{seconds:,.0f} seconds"
 
 
-def plain(text: str) -> str:
-    """A word of the protocol for readers, with spaces instead of hyphens and underscores."""
-    return text.replace("-", " ").replace("_", " ")
-
-
 def ends(bucket: Mapping[str, Any], document: Mapping[str, Any], form: str) -> str:
     """The 95 % interval of an answer of a released result, as text."""
     low, high = interval_of(bucket, document)
@@ -163,16 +159,6 @@ def marked(text: str) -> Markup:
     return Markup("").join(
         Markup("<code>{}</code>").format(one) if at % 2 else escape(one) for at, one in enumerate(pieces)
     )
-
-
-def finished(state: str) -> str:
-    """The state of a recipe for readers; “over” is shown as “finished”."""
-    return "finished" if state == "over" else plain(state)
-
-
-def chosen(word: str) -> str:
-    """A choice in the form, in words for readers."""
-    return CHOICES.get(word, plain(word))
 
 
 def short(text: str, length: int = 10) -> str:

@@ -3,22 +3,33 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Any, Final
 
+from tacit.errors import Abort
 from tacit.recipe.writing.survey_table import FIELD_AT
+
+MISSING: Final = ("is missing", "is needed")
+"""How the reason begins where a member is not there."""
 
 
 def label_of(path: str) -> str:
     """The label of the member at ``path``. A part with several fields has the label of its first field."""
-    found = FIELD_AT.get(path) or FIELD_AT.get(f"{path}.kind")
+    found = FIELD_AT.get(_first(path))
     return path if found is None else found.label
 
 
 def shown_at(path: str) -> str:
-    """The field that shows what is wrong with the member at ``path``: of a part, its kind; of an entry, the whole."""
-    while path and path not in FIELD_AT and f"{path}.kind" not in FIELD_AT:
+    """The field that shows what is wrong with the member at ``path``: of a part, its first; of an entry, the whole."""
+    while path and not _first(path):
         path = path.rpartition(".")[0]
-    return path if path in FIELD_AT or not path else f"{path}.kind"
+    return _first(path)
+
+
+def _first(path: str) -> str:
+    """``path`` itself if it is a field, or the first field of the part at ``path``; empty for anything else."""
+    if path in FIELD_AT:
+        return path
+    return next((one for one in FIELD_AT if path and one.startswith(f"{path}.")), "")
 
 
 def of_entry(reason: str, path: str) -> str:
@@ -48,6 +59,42 @@ CHOICES: Final[dict[str, str]] = {
 """The text of each choice in the form."""
 
 
-def worded(text: str) -> str:
-    """Replace the members of a survey between backticks by their labels in the form."""
-    return re.sub(r"`([a-z_.]+)`", lambda found: f"“{label_of(found[1])}”", text)
+def worded(reason: str, path: str = "") -> str:
+    """Replace the members of a survey between backticks by their labels in the form, and choices by their text there.
+    Members of the same part as that at ``path`` may be named alone."""
+    part = path.rpartition(".")[0]
+
+    def word(found: re.Match[str]) -> str:
+        name = found[1]
+        beside = f"{part}.{name}"
+        if _first(name):
+            return f"“{label_of(name)}”"
+        return f"“{label_of(beside)}”" if beside in FIELD_AT else f"“{chosen(name)}”"
+
+    return re.sub(r"`([A-Za-z0-9_.-]+)`", word, reason)
+
+
+def chosen(word: str) -> str:
+    """A choice in the form, in words for readers."""
+    return CHOICES.get(word, plain(word))
+
+
+def plain(text: str) -> str:
+    """A word of the protocol for readers, with spaces instead of hyphens and underscores."""
+    return text.replace("-", " ").replace("_", " ")
+
+
+def told_members(problem: Abort | None) -> list[dict[str, Any]]:
+    """The wrong members that a refusal names: each with its path, the reason, and whether it is only missing."""
+    found = None if problem is None else problem.extensions.get("fields")
+    return [{**one, "missing": one["reason"].startswith(MISSING)} for one in found] if isinstance(found, list) else []
+
+
+def told_fields(problem: Abort | None) -> list[dict[str, Any]]:
+    """The same by the fields of the form that show them, in the form's words. Of one field, the first."""
+    told: dict[str, dict[str, Any]] = {}
+    for one in told_members(problem):
+        path = one["field"]
+        field = shown_at(path)
+        told.setdefault(field, {**one, "field": field, "reason": worded(of_entry(one["reason"], path), path)})
+    return list(told.values())

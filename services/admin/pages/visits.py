@@ -22,6 +22,7 @@ from services.admin.pages.rendering import rendered, response
 from services.admin.people.people import PERMISSIONS, Permission, Principal, forbidden
 from services.admin.people.sign_in import CSRF_HEADER, csrf_token
 from services.admin.questions.questions import field_problem
+from services.admin.storage.records import Question
 from tacit import media_types
 from tacit.errors import Abort, DecodeError, UsageError, drop_frames
 from tacit.service.app import abort_of, read_body
@@ -136,6 +137,12 @@ def serve(page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
             return refused(request, principal, abort)
 
     return handle
+
+
+async def question_of(visit: Visit) -> Question:
+    """The question whose id is in the path, as it is now. Raises ``Abort`` (404)."""
+    async with visit.admin.store.read() as tx:
+        return await visit.admin.questions.at(tx, visit.part("id"), None)
 
 
 def _require(principal: Principal, permission: Permission) -> None:

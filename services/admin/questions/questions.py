@@ -82,6 +82,14 @@ def survey_document(question: Question) -> dict[str, Any]:
     return {"name": body["name"], "model": body["model"], **asked}
 
 
+def is_over(question: Question, now: float) -> bool:
+    """Whether the interval of the recipe that it became has ended at POSIX second ``now``."""
+    if question.state is not QuestionState.PUBLISHED or not question.recipe:
+        return False
+    span = json.loads(question.recipe)["interval"]
+    return bool(span["start"] + span["duration"] <= now)
+
+
 def etag_of(question: Question) -> str:
     """The entity tag of a question's present revision."""
     return f'"{question.revision}"'

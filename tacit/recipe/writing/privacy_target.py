@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from tacit.dp.parameters import ParameterError
 from tacit.dp.solve import largest_where
-from tacit.errors import Refusal, UsageError
+from tacit.errors import FieldError, Refusal, UsageError
 from tacit.methods.base.method import EPSILON_PLACES, LocalMethod, Method, rounded_epsilon0
 from tacit.methods.base.statistics import Shape
 from tacit.methods.registry import method_named
@@ -80,7 +81,7 @@ class PrivacyTarget:
         try:
             largest = method.largest_epsilon0(reports, kept, float(self.epsilon), float(self.max_epsilon0))
         except ValueError as error:
-            raise UsageError(f"no local epsilon fits B = {batch_size}: {error}") from error
+            raise _of_member(error) or UsageError(f"no local epsilon fits B = {batch_size}: {error}") from error
         return self._tuned(min(Decimal(repr(largest)), self.max_epsilon0), reports, kept, batch_size)
 
     def _never_rejecting(self, made: Method) -> Method:
@@ -99,7 +100,7 @@ class PrivacyTarget:
         except ValueError as error:
             words = f"the noise of one device cannot hide up to {shape.maximum} events at epsilon {self.epsilon:f}"
             words += f" and delta {self.delta:f}; count fewer, or allow more epsilon"
-            raise UsageError(str(error) if local else words) from error
+            raise _of_member(error) or UsageError(str(error) if local else words) from error
 
     def _tuned(self, epsilon: Decimal, reports: int, delta: float, batch_size: int) -> Method:
         """The method with as little noise as ``epsilon`` allows."""
@@ -109,7 +110,9 @@ class PrivacyTarget:
         except ValueError as error:
             what = f"B = {batch_size} and values up to {shape.maximum}: {error}"
             words = f"no {self.randomizer} fits {what}"
-            raise UsageError(words if self.method.IS_LOCAL else f"{words}, or the range must be coarser") from error
+            raise _of_member(error) or UsageError(
+                words if self.method.IS_LOCAL else f"{words}, or the range must be coarser"
+            ) from error
 
     def _reports(self, plan: SamplingPlan, batch_size: int, n: int) -> tuple[int, float]:
         """How many of n messages are reports, and the delta that is left for them."""
@@ -173,3 +176,10 @@ class PrivacyTarget:
         if not self.method.IS_LOCAL:
             return _LEAST_SHARE * epsilon, math.log1p(math.expm1(epsilon) / rate), _SEARCH_WIDTH * epsilon
         return _LEAST_SHARE * epsilon, float(self.max_epsilon0), 0.25 * 10.0**-EPSILON_PLACES
+
+
+def _of_member(error: ValueError) -> FieldError | None:
+    """The error of the survey's own epsilon or delta, if it is one."""
+    if isinstance(error, ParameterError) and error.name in {"epsilon", "delta"}:
+        return FieldError(error.name, error.reason)
+    return None

@@ -13,7 +13,7 @@ never floats, as in every document here. An invalid member raises a ``FieldError
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Annotated, Any, Final, Literal, get_args
 
@@ -92,6 +92,11 @@ def _below_one(number: Decimal) -> Decimal:
 
 def _auto_or_amount(value: Any) -> Decimal | Literal["auto"]:
     return AUTO if value == AUTO else _amount(value)
+
+
+def _either(names: Iterable[str]) -> str:
+    """Choices as a reason names them."""
+    return " or ".join(f"`{one}`" for one in names)
 
 
 def _mechanism(said: str) -> str:
@@ -244,7 +249,7 @@ class Survey(Part):
             if getattr(self, name):
                 raise wrong(name, f"must be left out in model {model}")
         if self.close not in self.form.closes:
-            raise wrong("close", f"must be {' or '.join(self.form.closes)} in model {model}")
+            raise wrong("close", f"must be {_either(self.form.closes)} in model {model}")
         if self.metric is not None and not re.fullmatch(EVENT_PATTERN, self.metric):
             raise wrong("metric", "must name an event: 1 to 64 of a-z, 0-9, '.', '_' and '-', a letter or digit first")
         if isinstance(self.encoder, Watched):
@@ -258,7 +263,7 @@ class Survey(Part):
             if getattr(self, name):
                 raise wrong(name, f"must be left out in model {self.model}")
         if self.close not in self.form.closes:
-            raise wrong("close", f"must be {' or '.join(self.form.closes)} in model {self.model}")
+            raise wrong("close", f"must be {_either(self.form.closes)} in model {self.model}")
 
     def _check_way(self) -> None:
         """Refuse a shuffler or a version of DAP where no leader is there, and a batch that closes before the shuffler
@@ -266,13 +271,14 @@ class Survey(Part):
         if self.dap_version != DAP_18.name and not self.form.proves:
             raise wrong("dap_version", f"must be {DAP_18.name} in model {self.model}, which has no DAP task")
         if self.through == SHUFFLER and not self.form.may_mix:
-            raise wrong("through", f"must be gateway in model {self.model}, which has no leader")
+            raise wrong("through", f"must be `gateway` in model {self.model}, which has no leader")
         if self.through == SHUFFLER and self.close != "interval_end":
-            raise wrong("close", "must be interval_end where reports pass a shuffler, which sends after the end")
+            raise wrong("close", "must be `interval_end` where reports pass a shuffler, which sends after the end")
 
     def _check_most(self, encoder: Watched) -> None:
         if self.kind.name not in self.form.watched:
-            raise wrong("statistic", f"model {self.model} has {', '.join(self.form.watched)}, and no {self.kind.name}")
+            has = ", ".join(self.form.watched)
+            raise wrong("statistic", f"model {self.model} has {has}, and no {self.kind.name}")
         if self.kind is COUNT and encoder.most not in (None, 1):
             raise wrong("encoder.most", "does not belong to a count, which asks whether the event happened at all")
         if self.kind is not COUNT and encoder.most is None:

@@ -146,7 +146,7 @@ SURVEY_FIELDS: Final = (
         options=(Option("outside_label", "What texts outside the domain are counted as (default: (does not fit))."),),
         kinds=("strings", "prefixes")),
     SurveyField("missing", Value.CHOICE, "Devices without a value",
-        "category: counted separately; ignore: spread over the answers", options=(Option("missing"),)),
+        "An answer of their own, or none: then they are spread over the answers", options=(Option("missing"),)),
     SurveyField("encoder.missing", Value.TEXT, "Name for no value", "If empty, “no value”",
         options=(Option("missing_label", "Name of the category for devices without a value."),),
         kinds=("categories", "buckets", "attributes")),

@@ -34,7 +34,7 @@ class QuestionDocument(Document):
     ``name``, ``model``, ``text`` and ``metric``; of a training run these and ``epsilon``, and ``plan`` is its plan in
     full. ``round``: which round of which series it is, if it is one. ``hash``
     and ``recipe``: the recipe that is fixed for it, if there is one; the recipe waits for a signature while ``signed``
-    is false. ``position``: its index in the log."""
+    is false. ``position``: its index in the log; ``over``: whether the recipe's interval has ended."""
 
     id: str
     state: str
@@ -47,6 +47,7 @@ class QuestionDocument(Document):
     hash: str | None = None
     signed: bool = False
     position: int | None = None
+    over: bool = False
     round: SeriesPlace | None = None
     recipe: dict[str, Any] | None = None
     plan: dict[str, Any] | None = None

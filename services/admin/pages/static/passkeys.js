@@ -33,9 +33,9 @@ async function asked(form) {
   const body = form.dataset.act ? { act: form.dataset.act } : { invitation: form.elements.invitation.value.trim() };
   const headers = { "Content-Type": "application/json", "X-CSRF-Token": form.elements.csrf.value };
   if (form.elements.revision) headers["If-Match"] = '"' + form.elements.revision.value + '"';
-  const answer = await fetch(form.dataset.passkey, { method: "POST", headers, body: JSON.stringify(body) });
-  const found = await answer.json();
-  if (!answer.ok) throw new Error(found.detail || found.title);
+  const answer = await ask(form.dataset.passkey, { method: "POST", headers, body: JSON.stringify(body) });
+  const found = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new Error(found.detail || found.title || "the server answered " + answer.status);
   return readable(found.options);
 }
 
@@ -48,12 +48,18 @@ async function show(form) {
     const made = form.dataset.act ? navigator.credentials.get({ publicKey }) : navigator.credentials.create({ publicKey });
     form.elements.passkey.value = written(await made);
     state.textContent = "";
-    form.submit();
+    form.removeAttribute("aria-busy");
+    await send(form, null);
   } catch (error) {
-    const away = error.name === "NotAllowedError" || error.name === "InvalidStateError";
-    state.textContent = away ? "No passkey was used, and nothing was done." : "Nothing was done: " + error.message + ".";
+    state.textContent = words(error);
     form.removeAttribute("aria-busy");
   }
+}
+
+function words(error) {
+  if (["NotAllowedError", "InvalidStateError"].includes(error.name)) return "No passkey was used, and nothing was done.";
+  const why = error instanceof TypeError ? "the server cannot be reached" : error.message;
+  return "Nothing was done: " + why + (why.endsWith(".") ? "" : ".");
 }
 
 // Live parts are replaced together with their forms, so the listener is on the page and not on each form.

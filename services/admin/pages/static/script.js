@@ -1,18 +1,5 @@
-// Adds to the pages: a preview while typing, live parts, local times, and a notice while the server cannot be reached.
+// Adds to the pages: a preview while typing, live parts, and local times.
 "use strict";
-
-const offline = document.getElementById("offline");
-
-async function ask(url, options) {
-  try {
-    const answer = await fetch(url, { credentials: "same-origin", ...options });
-    offline.hidden = true;
-    return answer;
-  } catch (error) {
-    if (error.name !== "AbortError") offline.hidden = false;
-    throw error;
-  }
-}
 
 function localTimes(part) {
   for (const time of part.querySelectorAll("time[datetime]")) {
@@ -21,11 +8,10 @@ function localTimes(part) {
   }
 }
 
-// The question editor: a debounced request draws the preview; what is typed is kept in this tab until it is saved.
+// The question editor: a debounced request draws the preview.
 function edit(form) {
   const place = document.getElementById("preview");
   const state = document.getElementById("preview-state");
-  const key = "tacit:" + form.dataset.kept;
   const changed = new Set();
   let timer = 0;
   let asked = null;
@@ -39,6 +25,7 @@ function edit(form) {
   }
 
   async function draw() {
+    clearTimeout(timer);
     if (asked) asked.abort();
     asked = new AbortController();
     const mine = asked;
@@ -86,68 +73,54 @@ function edit(form) {
     link?.closest("li").remove();
     const rest = told?.querySelectorAll("li").length;
     if (rest === 0) told.remove();
-    else if (told) told.querySelector("b").textContent = rest === 1 ? "One field is wrong." : rest + " fields are wrong.";
+    else if (told) told.querySelector("b").textContent = rest === 1 ? told.dataset.one : told.dataset.several.replace("#", rest);
   }
 
   // The button "Use this" of a way to ask: the same effect as without a script, but the page stays.
   function use(name) {
     form.elements.namedItem("randomizer").value = name;
     form.elements.namedItem("mechanism").value = "";
-    keep();
+    keep(form);
     draw();
-  }
-
-  function keep() {
-    const data = typed();
-    data.delete("csrf");
-    data.delete("once");
-    sessionStorage.setItem(key, data.toString());
-  }
-
-  function restore() {
-    const kept = sessionStorage.getItem(key);
-    if (kept === null) return;
-    let changed = false;
-    for (const [name, value] of new URLSearchParams(kept)) {
-      const field = form.elements.namedItem(name);
-      if (field && "value" in field && field.type !== "hidden" && field.value !== value) {
-        field.value = value;
-        changed = true;
-      }
-    }
-    if (changed) {
-      draw().then(() => { if (!state.textContent) state.textContent = "What you typed before has been restored."; });
-    }
   }
 
   form.addEventListener("input", (event) => {
     changed.add(event.target.name);
-    keep();
     clearTimeout(timer);
     timer = setTimeout(draw, 500);
   });
   form.addEventListener("click", (event) => {
-    const button = event.target.closest("button[name=do][value^='use:']");
+    const button = event.target.closest("button[name=do][value^='use:'], button[name=do][value=look]");
     if (!button) return;
     event.preventDefault();
-    use(button.value.slice(4));
+    if (button.value !== "look") use(button.value.slice(4));
+    else draw().then(() => document.getElementById("preview-title").scrollIntoView());
   });
-  form.addEventListener("submit", () => sessionStorage.setItem("tacit-sent", key));
-  sessionStorage.removeItem("tacit-sent");
-  restore();
+  form.addEventListener("discard", draw);
+  return draw;
 }
 
-// The kept text of a form is removed once the form was sent and accepted; a sign-in or a refusal in between keeps it.
-function forget() {
-  const sent = sessionStorage.getItem("tacit-sent");
-  if (sent !== null) sessionStorage.removeItem(sent);
-  sessionStorage.removeItem("tacit-sent");
+// A plan's file is read into the form's text; without a script it is pasted there.
+function readFiles(part) {
+  for (const chosen of part.querySelectorAll("input[type=file][data-into]")) {
+    const place = document.getElementById(chosen.dataset.into);
+    const told = document.getElementById(chosen.id + "-told");
+    chosen.closest("[hidden]").hidden = false;
+    chosen.addEventListener("change", async () => {
+      const file = chosen.files[0];
+      if (!file) return;
+      const fits = file.size <= Number(chosen.dataset.most);
+      told.textContent = fits ? "" : "This file is too large for a plan.";
+      if (!fits) return;
+      place.value = await file.text();
+      keep(place.form);
+    });
+  }
 }
 
 // Live parts: read the page again and replace the parts that have changed, except one that has the focus. A part that
 // the server sends unchanged keeps its opened details and typed text.
 const served = new Map();
-for (const part of document.querySelectorAll("[data-live]")) served.set(part.id, part.innerHTML);
 
 async function refresh() {
   const answer = await ask(location.href, { headers: { "X-Tacit-By-Itself": "1" } });
@@ -160,28 +133,26 @@ async function refresh() {
       served.set(part.id, next.innerHTML);
       part.replaceChildren(...next.childNodes);
       localTimes(part);
+      part.querySelectorAll("form[data-kept]").forEach(restore);
     }
   }
 }
 
-// A plan's file is read into the form's text; without a script it is pasted there.
-for (const chosen of document.querySelectorAll("input[type=file][data-into]")) {
-  const place = document.getElementById(chosen.dataset.into);
-  const told = document.getElementById(chosen.id + "-told");
-  chosen.closest("[hidden]").hidden = false;
-  chosen.addEventListener("change", async () => {
-    const file = chosen.files[0];
-    if (!file) return;
-    const fits = file.size <= Number(chosen.dataset.most);
-    told.textContent = fits ? "" : "This file is too large for a plan.";
-    if (fits) place.value = await file.text();
-  });
+// Start what is in a part of the page: at first in all of it, later in the page that a form was answered with.
+function begin(part, answered) {
+  for (const live of part.querySelectorAll("[data-live]")) served.set(live.id, live.innerHTML);
+  readFiles(part);
+  localTimes(part);
+  const editor = part.querySelector("#editor");
+  const draw = editor ? edit(editor) : null;
+  const restored = answered ? [] : Array.from(part.querySelectorAll("form[data-kept]")).filter(restore);
+  if (draw && restored.includes(editor)) draw();
+  const told = part.querySelector("[role=alert]");
+  if (told) told.focus();
 }
 
-const editor = document.getElementById("editor");
-if (editor) edit(editor);
-else if (document.querySelector(".account")) forget();
-localTimes(document);
+begin(document, false);
+document.addEventListener("shown", (event) => begin(event.detail, true));
 
 // Live parts are read again when the server reports a change, at most once a second; without the stream, every 15 s.
 if (document.querySelector("[data-live]")) {
@@ -203,7 +174,3 @@ if (document.querySelector("[data-live]")) {
   }, 15000);
   addEventListener("pagehide", () => events.close());
 }
-window.addEventListener("offline", () => { offline.hidden = false; });
-window.addEventListener("online", () => { ask("/healthz").catch(() => {}); });
-const told = document.querySelector("[role=alert]");
-if (told) told.focus();

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from http import HTTPStatus
 from typing import Final
 
 from aiohttp import web
@@ -12,19 +13,25 @@ from services.admin.api.calls import Admin
 from services.admin.pages.preview import Preview, preview_of, preview_of_survey
 from services.admin.pages.rendering import rendered, response
 from services.admin.pages.survey_fields import CHOICES_OF, FIELDS, GROUPS, USUAL, body_of, fields_of
-from services.admin.pages.survey_labels import of_entry, shown_at, worded
+from services.admin.pages.survey_labels import told_fields
 from services.admin.pages.views import plans
 from services.admin.pages.views.published import listed_of
-from services.admin.pages.visits import Visit
-from services.admin.questions.questions import survey_of
+from services.admin.pages.visits import Visit, question_of
+from services.admin.questions.questions import field_problem, survey_of, text_of
 from services.admin.storage.records import Question
-from tacit.errors import Abort
+from tacit.errors import Abort, FieldError
 from tacit.recipe.encoder_specs import Attributes, Occurrences
+from tacit.recipe.writing.survey import Survey
 from tacit.recipe.writing.survey_table import SurveyField
 
 MOST = 100
 """How many metrics are suggested, the most recently used ones."""
 
+_NAMED_BY: Final = {
+    "metric": "a question without a short name is named after it",
+    "name": "none can be made from the metric",
+}
+"""What a question without a name lacks, by the member that would give it one."""
 USE: Final = "use:"
 """The prefix of a preview button's value; the name of a way to ask follows it."""
 
@@ -40,6 +47,8 @@ async def create(visit: Visit) -> web.StreamResponse:
     preview = await preview_of(visit.admin, visit.who.person.id, form)
     if looks:
         return await _form(visit, form, preview)
+    if (error := nameless(visit.form)) is not None:
+        return await _again(visit, preview, field_problem(error))
     try:
         found = await visit.act("question.create", body_of(visit.form))
     except Abort as problem:
@@ -49,7 +58,7 @@ async def create(visit: Visit) -> web.StreamResponse:
 
 async def edit(visit: Visit) -> web.StreamResponse:
     """The form, filled in from the question."""
-    question = await _question(visit)
+    question = await question_of(visit)
     if question.trains:
         return await plans.form(visit, plans.text_of_plan(question), question)
     survey = survey_of(question)
@@ -59,17 +68,22 @@ async def edit(visit: Visit) -> web.StreamResponse:
 
 async def save(visit: Visit) -> web.StreamResponse:
     """Save a new text of the question. If the button only previews, show the form again instead."""
-    question = await _question(visit)
+    question = await question_of(visit)
     if question.trains:
         return await plans.sent(visit, question)
     form, looks = _pressed(visit.form)
     preview = await preview_of(visit.admin, visit.who.person.id, form)
     if looks:
         return await _form(visit, form, preview, question)
+    if (error := nameless(visit.form)) is not None:
+        return await _again(visit, preview, field_problem(error), question)
+    body = body_of(visit.form)
     try:
-        await visit.act("question.edit", body_of(visit.form), f'"{visit.form.get("revision", "")}"')
+        await visit.act("question.edit", body, f'"{visit.form.get("revision", "")}"')
     except Abort as problem:
-        return await _again(visit, preview, problem, question)
+        question = await question_of(visit)
+        if problem.status != HTTPStatus.PRECONDITION_FAILED or question.text != text_of(Survey.from_body(body)):
+            return await _again(visit, preview, problem, question)  # else it is sent again, and was saved before
     raise web.HTTPSeeOther(f"/questions/{question.id}")
 
 
@@ -84,6 +98,26 @@ def _pressed(form: Mapping[str, str]) -> tuple[Mapping[str, str], bool]:
     if do.startswith(USE):
         return {**form, "randomizer": do.removeprefix(USE), "mechanism": ""}, True
     return form, do == "look"
+
+
+def nameless(form: Mapping[str, str]) -> FieldError | None:
+    """Why nobody would find the draft again: it has no name, and nothing of which one can be made. Everything else that
+    is missing or wrong is told with it."""
+    body = body_of(form)
+    if "name" in body:
+        return None
+    found: list[FieldError] = []
+    lacking = tuple(name for name in ("name", "metric", "population") if name not in body)
+    try:
+        lacking = Survey.from_body(body).lacking
+    except FieldError as error:
+        found += error.every
+    named_by = "metric" if "metric" in lacking else "name"
+    if "encoder" not in body:
+        lacking = (*lacking, "encoder")
+    words = {named_by: f"is missing: {_NAMED_BY[named_by]}", **dict.fromkeys(("population", "encoder"), "is missing")}
+    first, *others = [FieldError(name, words[name]) for name in words if name in {named_by, *lacking}] + found
+    return FieldError(first.field, first.reason, tuple(others))
 
 
 async def _again(visit: Visit, preview: Preview, problem: Abort, question: Question | None = None) -> web.Response:
@@ -102,7 +136,9 @@ async def _form(
 ) -> web.Response:
     paths = {field.path for field in FIELDS}
     revision = "" if question is None else str(question.revision)
-    wrong = {shown_at(one["field"]): worded(of_entry(one["reason"], one["field"])) for one in _fields_of(problem)}
+    told = told_fields(problem)
+    wrong = {one["field"]: one["reason"] for one in told}
+    newer = problem is not None and problem.status == HTTPStatus.PRECONDITION_FAILED
     return visit.show(
         "editor.html",
         status=200 if problem is None else problem.status,
@@ -110,10 +146,12 @@ async def _form(
         choices=CHOICES_OF,
         said={path: said.get(path, "") for path in paths},
         wrong=wrong,
+        told=told,
+        newer=newer,
         problem=problem,
         preview=preview,
         question=question,
-        revision=visit.form.get("revision", revision),
+        revision=revision if newer else visit.form.get("revision", revision),
         action="/questions/new" if question is None else f"/questions/{question.id}/edit",
         open={group.title for group in GROUPS if any(_stands_out(one, said, wrong) for one in group.fields)},
         metrics=await known_metrics(visit.admin),
@@ -124,17 +162,6 @@ def _stands_out(field: SurveyField, said: Mapping[str, str], wrong: Mapping[str,
     """Whether the field's group has to be open, because the field's value is unusual or wrong."""
     usual = {"", USUAL.get(field.path, "")}
     return field.path in wrong or said.get(field.path, "") not in usual
-
-
-def _fields_of(problem: Abort | None) -> list[dict[str, str]]:
-    """The wrong members in a refusal, with the reasons."""
-    found = [] if problem is None else problem.extensions.get("fields")
-    return found if isinstance(found, list) else []
-
-
-async def _question(visit: Visit) -> Question:
-    async with visit.admin.store.read() as tx:
-        return await visit.admin.questions.at(tx, visit.part("id"), None)
 
 
 @dataclass(frozen=True)

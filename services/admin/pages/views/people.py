@@ -5,7 +5,7 @@ from __future__ import annotations
 import calendar
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -19,16 +19,22 @@ from tacit.errors import Abort, FieldError
 from tacit.service.documents.admin_people import Role
 from tacit.service.documents.openapi import DEFAULT_LIMIT
 
-LABELS: Final = {
+NEW: Final = {
     "name": "Name",
     "role": "Role",
     "password": "Password of a local account",
     "key_sha256": "SHA-256 of a key",
+}
+"""The labels of the fields for a new person, by the members that they fill."""
+KNOWN: Final = {
+    "role": "Role",
+    "disabled": "May sign in",
+    "password": "New password",
     "sha256": "SHA-256 of a key",
     "label": "Label",
     "expires": "Last day",
 }
-"""The labels of the forms' fields, by the members that they fill."""
+"""The labels of the fields for a person who is there already."""
 WAITS = HTTPStatus.ACCEPTED
 """The status of an act that waits for a second administrator; the overview then shows it."""
 
@@ -44,7 +50,7 @@ async def add(visit: Visit) -> web.StreamResponse:
     try:
         found = await visit.act("person.add", body)
     except Abort as problem:
-        return await _list(visit, _kept(problem))
+        return await _list(visit, _kept(problem, NEW))
     if found.status == WAITS:
         raise web.HTTPSeeOther("/")
     raise web.HTTPSeeOther(found.headers["Location"].removeprefix("/v1"))
@@ -64,7 +70,7 @@ async def change(visit: Visit) -> web.StreamResponse:
     try:
         found = await visit.act("person.change", body)
     except Abort as problem:
-        return await _person(visit, _kept(problem))
+        return await _person(visit, _kept(problem, KNOWN))
     if found.status == WAITS:
         raise web.HTTPSeeOther("/")
     raise web.HTTPSeeOther(f"/people/{visit.part('id')}")
@@ -80,7 +86,7 @@ async def give_key(visit: Visit) -> web.StreamResponse:
             body["expires"] = _day(until)
         found = await visit.act("key.give", body)
     except Abort as problem:
-        return await _person(visit, _kept(problem))
+        return await _person(visit, _kept(problem, KNOWN))
     if found.status == WAITS:
         raise web.HTTPSeeOther("/")
     if not isinstance(found.body, bytes):
@@ -99,7 +105,7 @@ async def invite(visit: Visit) -> web.StreamResponse:
     try:
         found = await visit.act("person.invite", {})
     except Abort as problem:
-        return await _person(visit, _kept(problem))
+        return await _person(visit, _kept(problem, KNOWN))
     if not isinstance(found.body, bytes):
         raise TypeError("the answer with an invitation has no body")
     return await _person(visit, invitation=json.loads(found.body))
@@ -125,14 +131,14 @@ def _day(text: str) -> int:
         raise FieldError("expires", "must be a day such as 2030-01-31") from error
 
 
-def _kept(problem: Abort) -> Abort:
+def _kept(problem: Abort, labels: Mapping[str, str]) -> Abort:
     """The refusal, if the page can show it. Raises the refusal itself if the person may not see the page."""
     if problem.status in {401, 403, 404}:
         raise problem
     told = problem.extensions.get("fields")
     if not isinstance(told, list):
         return problem
-    words = "; ".join(f"“{LABELS.get(one['field'], one['field'])}” {one['reason']}" for one in told)
+    words = "; ".join(f"“{labels.get(one['field'], one['field'])}” {one['reason']}" for one in told)
     return Abort(problem.type, words, status=problem.status, title="This cannot be used.")
 
 
@@ -155,6 +161,7 @@ async def _list(visit: Visit, problem: Abort | None = None) -> web.Response:
         roles=_roles(),
         rule=rule,
         given=visit.form,
+        labels=NEW,
     )
 
 
@@ -192,4 +199,5 @@ async def _person(
         roles=_roles(),
         rule=rule,
         role=Role(person.role).value,
+        labels=KNOWN,
     )

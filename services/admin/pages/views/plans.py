@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
 
 from services.admin.pages.run_facts import forecast_facts, plan_facts
-from services.admin.pages.visits import Visit
-from services.admin.questions.questions import field_problem
+from services.admin.pages.survey_labels import told_members
+from services.admin.pages.visits import Visit, question_of
+from services.admin.questions.questions import field_problem, text_of
 from services.admin.storage.records import Question
 from tacit.errors import Abort, DecodeError, UsageError
 from tacit.learning.plan import Plan
@@ -46,7 +48,12 @@ async def sent(visit: Visit, question: Question | None) -> web.StreamResponse:
         problem = _problem(visit, error)
         if problem.status in {401, 404}:
             raise problem from error
-        return await form(visit, text, question, problem)
+        if question is not None:
+            question = await question_of(visit)
+        newer = problem.status == HTTPStatus.PRECONDITION_FAILED
+        if question is None or not newer or question.text != text_of(Plan.from_body(body)):
+            return await form(visit, text, question, problem)
+        place = f"/questions/{question.id}"  # it is sent again, and was saved before
     raise web.HTTPSeeOther(place)
 
 
@@ -58,15 +65,17 @@ async def form(
     forecast: dict[str, Any] | None = None,
 ) -> web.Response:
     """The form with this text, of a new question or of one that is edited, with a refusal or a forecast."""
-    found = None if problem is None else problem.extensions.get("fields")
+    newer = problem is not None and problem.status == HTTPStatus.PRECONDITION_FAILED
+    revision = "" if question is None else str(question.revision)
     return visit.show(
         "plan.html",
         status=200 if problem is None else problem.status,
         text=text,
         problem=problem,
-        wrong=found if isinstance(found, list) else [],
+        told=told_members(problem),
+        newer=newer,
         question=question,
-        revision=visit.form.get("revision", "" if question is None else str(question.revision)),
+        revision=revision if newer else visit.form.get("revision", revision),
         action="/plans/new" if question is None else f"/questions/{question.id}/edit",
         forecast=forecast,
         most=visit.admin.config.max_body,

@@ -12,7 +12,7 @@ from services.admin.api.calls import Admin
 from services.admin.handlers.recipes import document_of
 from services.admin.pages.charts import Fill, answers, over_time
 from services.admin.pages.claims import continued
-from services.admin.pages.rendering import finished, plain
+from services.admin.pages.survey_labels import plain
 from services.admin.pages.visits import Visit
 from services.admin.questions.releases import Release
 from tacit.errors import Abort
@@ -119,9 +119,7 @@ async def running_of(visit: Visit) -> list[dict[str, Any]]:
     async with admin.store.read() as tx:
         own = await tx.questions_of(hashes)
     found = await asyncio.gather(*(yield_row(admin, one) for one in hashes))
-    return [
-        {**row, "word": finished(row["state"]), "question": own.get(row["hash"])} for row in found if row is not None
-    ]
+    return [{**row, "word": row["state"], "question": own.get(row["hash"])} for row in found if row is not None]
 
 
 async def _by_command(admin: Admin, here: Sequence[str]) -> list[str] | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -13,21 +12,22 @@ from services.admin.base.problems import Problem, refuse
 from services.admin.handlers.questions import names_of
 from services.admin.pages.claims import claim_rows
 from services.admin.pages.preview import Preview, judged
-from services.admin.pages.rendering import chosen
 from services.admin.pages.run_facts import forecast_facts, plan_facts
 from services.admin.pages.survey_fields import CHOICES_OF, FIELDS, fields_of
+from services.admin.pages.survey_labels import chosen, told_fields, told_members
 from services.admin.pages.views.passkeys import answer_of
 from services.admin.pages.views.published import release_row, releases_of, yield_row
 from services.admin.pages.visits import Visit
 from services.admin.people.people import Permission
 from services.admin.questions.publishing import fixed_of, recipe_document
-from services.admin.questions.questions import Asked, asked_of, etag_of, survey_document
+from services.admin.questions.questions import Asked, asked_of, etag_of, is_over, survey_document
 from services.admin.storage.records import Act, Question, QuestionState
 from tacit.errors import Abort, DecodeError, UsageError
 from tacit.learning.plan import Plan
 from tacit.moments import when
 from tacit.recipe.candidates import candidates_of, label_of
 from tacit.recipe.encoder_specs import Prefixes
+from tacit.recipe.logged import RecipeState
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.recipe.writing.survey_table import SurveyField, Value
@@ -62,11 +62,10 @@ async def listed(visit: Visit) -> web.StreamResponse:
 def row_of(question: Question, names: Mapping[str, str], now: int) -> dict[str, Any]:
     """A question as a row of a list, at POSIX second ``now``."""
     body = survey_document(question)
-    over = question.state is QuestionState.PUBLISHED and _ends(question) <= now
     return {
         "id": question.id,
         "state": question.state.value,
-        "word": "finished" if over else question.state.value,
+        "word": RecipeState.OVER.value if is_over(question, now) else question.state.value,
         "name": body.get("name", "without a name"),
         "text": body.get("text", ""),
         "epsilon": body.get("epsilon", "1") if question.series_hash is None else "–",
@@ -75,14 +74,6 @@ def row_of(question: Question, names: Mapping[str, str], now: int) -> dict[str, 
         "changed": question.changed,
         "waits": waits_for(question),
     }
-
-
-def _ends(question: Question) -> float:
-    """When the interval of the question's recipe ends (POSIX seconds); infinity without a recipe."""
-    if not question.recipe:
-        return math.inf
-    span = json.loads(question.recipe)["interval"]
-    return float(span["start"] + span["duration"])
 
 
 def waits_for(question: Question) -> str:
@@ -160,6 +151,7 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
         preview = await judged(admin, visit.who.person.id, asked, preview)
     return visit.show(
         "question.html", status=200 if problem is None else problem.status, problem=problem,
+        told=told_members(problem) if question.trains else told_fields(problem),
         question=question,
         row=row_of(question, names, admin.now),
         tag=etag_of(question).strip('"'),
