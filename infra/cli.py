@@ -24,6 +24,7 @@ from typer.models import TyperInfo
 from infra.base.garbage import no_collection
 from infra.base.standard_streams import OutputError, abandon_output, end_output, prepare_streams
 from infra.views.plain import visible
+from infra.views.policy_words import for_authors
 from tacit import __version__
 from tacit.errors import Abort, Fatal, HarmfulToRetryError, Refusal, TacitError
 from tacit.extras import LABORATORY, missing_laboratory
@@ -231,7 +232,7 @@ def _wanted(arguments: Sequence[str]) -> list[str]:
 
 
 def _complain(kind: str, detail: str, *, rule: str = "", hint: str = "", as_json: bool = False) -> None:
-    detail = visible(" ".join(detail.split()))
+    detail = for_authors(visible(" ".join(detail.split())))
     print(f"tacit: {f'refused by rule {rule}: ' if rule else ''}{detail}", file=sys.stderr)
     if hint:
         print(f"tacit: {hint}", file=sys.stderr)

@@ -17,6 +17,7 @@ from infra.authoring.publishing_time import crowd_words, tell_fleet
 from infra.stacks.command_options import policy_of, read_file
 from infra.stacks.layout import Layout
 from infra.views.learn_run_view import PICTURES, drawn
+from infra.views.policy_words import for_authors
 from infra.views.terminal import notes
 from tacit.adapters.disk.files import replace_file
 from tacit.adapters.disk.folder_lock import turn_in
@@ -138,9 +139,9 @@ async def begun(files: Files, at: Place, layout: Layout, key: Signer, start: int
         epochs = Epochs(options.epoch_seconds, options.slots_per_epoch)
         series = placed_run(plan, layout.parties, log, epochs, now, crowd.pace, start)
         for refusal in refusals_of(plan, series, policy_of(layout.policy_path), now):
+            why = f"{refusal.rule}: {for_authors(refusal.detail)}"
             raise UsageError(
-                f"the stack's policy refuses this run ({refusal.rule}: {refusal.detail}); tacit learn plan with "
-                "--state-dir shows what fits"
+                f"the stack's policy refuses this run ({why}); tacit learn plan with --state-dir shows what fits"
             )
         await require_model_place(at.transport, at.server, _first_round(files))
         tell_fleet(series.probe, crowd)

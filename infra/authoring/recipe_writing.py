@@ -13,8 +13,8 @@ from infra.authoring.publishing_time import log_with_keys, tell_crowd
 from infra.authoring.slot_reservations import reservations
 from infra.stacks.command_options import layout_of, policy_of, read_file, write_file
 from infra.stacks.layout import Layout
+from infra.views.policy_words import for_authors
 from infra.views.recipe_outlook import asked_words, outlook_lines, tell_warnings
-from infra.views.rules_view import for_authors
 from infra.views.terminal import json_text, notes, print_json, span
 from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, Refusal, UsageError

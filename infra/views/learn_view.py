@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.views.claim_words import adversary_text, delta_text, epsilon_text
+from infra.views.policy_words import for_authors
 from infra.views.terminal import plain_table
 from tacit.learning.plan import Plan
 from tacit.operations.learning.plans import Forecast
@@ -25,7 +26,8 @@ def show_forecast(plan: Plan, found: Forecast, console: Console) -> None:
     console.print()
     console.print(_numbers(plan, found))
     for rule, detail in found.refusals:
-        console.print(Text(f"a device of this policy refuses it ({rule}): {detail}", style="yellow"), soft_wrap=True)
+        words = f"a device of this policy refuses it ({rule}): {for_authors(detail)}"
+        console.print(Text(words, style="yellow"), soft_wrap=True)
     console.print(Text(_stack_words(plan, found)), soft_wrap=True)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
+from infra.views.policy_words import for_authors
 from infra.views.terminal import plain_table
 
 
@@ -25,15 +26,6 @@ def rules_text(verdicts: Sequence[Mapping[str, Any]]) -> Group:
             table.add_row(Text(str(one["rule"]), style="bold red"), Text(for_authors(str(one["detail"]))), Text(ways))
         parts += [Text(""), table]
     return Group(*parts, Text(""))
-
-
-def for_authors(detail: str) -> str:
-    """Return a refusal's ``detail`` with the policy key behind it and the flag of a stack that sets it, for people who
-    may write policies."""
-    from tacit.rules.privacy import NO_LOCAL_GUARANTEE
-
-    key = "its allow_unbounded_local is false; tacit up --allow-unbounded-local starts a stack that accepts it"
-    return detail.replace(NO_LOCAL_GUARANTEE, f"{NO_LOCAL_GUARANTEE} ({key})")
 
 
 def way_text(way: Mapping[str, Mapping[str, Any]]) -> str:

@@ -6,14 +6,16 @@ import dataclasses
 import json
 import math
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infra.cli import run
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import NOW, VISITS, RecipeKit, changed
 from infra.lab.kit.reports import make_task_kit
-from infra.views.rules_view import for_authors
+from infra.views.policy_words import LOCAL_GUARANTEE, for_authors
 from tacit.dp.binomial_noise import epsilon_noise
 from tacit.dp.claim import UNBOUNDED
 from tacit.dp.sampling import amplify_visible
@@ -31,6 +33,7 @@ from tacit.recipe.policy import Policy
 from tacit.roles.collector import AggregateResult
 from tacit.roles.release_noise import noisy_share
 from tacit.rules.detail import needed_of
+from tacit.rules.privacy import NO_LOCAL_GUARANTEE
 from tacit.rules.table import check
 from tacit.vdaf.prio3 import Prio3Sum, Prio3SumVec
 from tacit.vdaf.registry import vdaf_configuration, vdaf_from_configuration
@@ -140,6 +143,25 @@ def test_against_both_aggregators_nothing_is_claimed_and_policies_must_say_that_
     assert refusal.detail.endswith("without a local guarantee, which no randomizer has for a vector-sum")
     assert needed_of(refusal.detail) == []
     assert "tacit up --allow-unbounded-local starts a stack that accepts it" in for_authors(refusal.detail)
+    assert for_authors(for_authors(refusal.detail)) == for_authors(refusal.detail)
+    assert LOCAL_GUARANTEE == NO_LOCAL_GUARANTEE
+
+
+def test_the_command_line_names_the_flag_of_a_stack_that_accepts_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "sum.json"
+    file.write_text(json.dumps(RECIPES["sum"].body()))
+    monkeypatch.chdir(tmp_path)
+    assert run(["recipe", "check", str(file)]) == 1
+    assert "tacit up --allow-unbounded-local" in " ".join(capsys.readouterr().out.split())
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise check(RECIPES["sum"], KIT.policy, DRAFT)[0]
+
+    monkeypatch.setattr("infra.authoring.publishing.publish_file", refuse)
+    assert run(["recipe", "publish", str(file)]) == 1
+    assert "tacit up --allow-unbounded-local" in capsys.readouterr().err
 
 
 BAD: list[tuple[str, str, str, Any]] = [
