@@ -39,6 +39,8 @@ KIT = WatchedKit()
 SEED = SeededEntropy(b"whole devices")
 STEPS = 4
 SIGMAS = 5
+MANY = 2 * KEPT + 3
+"""More devices than journals stay open in one process."""
 
 
 def recipe_of(model: str, statistic: str = "count") -> Recipe:
@@ -133,6 +135,35 @@ async def test_what_a_device_wrote_and_took_back_is_found_in_its_raw_files(
     assert judged(lives, 6, WHOLE_ATTACKERS).best.advantage == 1
 
 
+async def seen_of(street: Street, events: int, name: str) -> list[Trace]:
+    """What is seen of the many devices of one host, on each of which the event happens so often in every step."""
+    empty = street.folder / f"{name}.sqlite3"
+    await (await SqlAgentStore.open(empty)).close()
+    street.world.clock.set_back(street.world.clock.now() - street.begin)
+    homes = [await street._home(f"{name}{device:04}", empty, SEED.child(f"{name}{device}")) for device in range(MANY)]
+    traces = await lived([(home, [events] * STEPS) for home in homes])
+    for home in homes:
+        await _end(home)
+    return traces
+
+
+async def test_the_journals_that_a_host_of_many_devices_has_closed_are_seen_and_tell_no_events(street: Street) -> None:
+    """More devices than journals stay open: a write of one of them closes another's, whose files beside it go."""
+    without, with_events = [await seen_of(street, events, name) for events, name in ((0, "a"), (2, "b"))]
+    assert [one.beside_bytes for one in without] == [one.beside_bytes for one in with_events]
+    for traces in (without, with_events):
+        last = [f"{DATABASE}-wal".encode() in one.files[-1] for one in traces]
+        assert last == [device >= MANY - KEPT for device in range(MANY)], "those written last are open"
+
+
+@pytest.mark.parametrize("leak", ["note in the journal"])
+async def test_what_a_device_wrote_is_found_on_a_host_that_has_closed_its_journal_since(
+    world: World, tmp_path: Path, leak: str
+) -> None:
+    lives = await Street(world, tmp_path, recipe_of(SINGLE)).lives(2 * MANY, WHOLE_LEAKS[leak], together=MANY)
+    assert judged(lives, MANY, WHOLE_ATTACKERS).best.advantage == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("leak", WHOLE_LEAKS)
 async def test_every_planted_mistake_of_a_whole_device_is_found(world: World, tmp_path: Path, leak: str) -> None:
@@ -150,5 +181,15 @@ async def test_every_planted_mistake_of_a_whole_device_is_found(world: World, tm
 async def test_no_attacker_of_a_whole_device_does_better_than_a_coin(street: Street) -> None:
     outcome = judged(await street.lives(160), 80, WHOLE_ATTACKERS, await street.lives(161, together=KEPT))
     assert outcome.snapshots == 160 * 2 * (STEPS + 2)
+    for one in outcome.attackers:
+        assert one.advantage < SIGMAS * one.stderr, one
+
+
+@pytest.mark.slow
+@pytest.mark.false_alarm(
+    6 * 3e-7, "six attackers, each a coin's binomial more than five standard errors to one side", runs=1
+)
+async def test_no_attacker_of_a_host_of_many_devices_does_better_than_a_coin(street: Street) -> None:
+    outcome = judged(await street.lives(160, together=MANY), 80, WHOLE_ATTACKERS)
     for one in outcome.attackers:
         assert one.advantage < SIGMAS * one.stderr, one

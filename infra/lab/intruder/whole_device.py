@@ -72,8 +72,12 @@ def _no_trouble(words: str) -> None:
 
 
 async def _live(lives: Sequence[_Life], told: bool, at_step: bool) -> None:
+    """Devices act one after the other, and are looked at once all have: what one does to the files of another, such as
+    closing its journal because too many are open, is seen."""
     for life in lives:
-        await life.begin(at_step)
+        await life.begin()
+    for life in lives:
+        life.look_first(at_step)
     for step in range(lives[0].steps):
         for life in lives:
             await life.happen(step, told)
@@ -83,10 +87,14 @@ async def _live(lives: Sequence[_Life], told: bool, at_step: bool) -> None:
         for life in lives:
             life.end_step()
         for life in lives:
-            await life.consider(at_step)
+            await life.consider()
+        for life in lives:
+            life.look(at_step)
     lives[0].jump_to_end_of_interval()
     for life in lives:
         await life.send()
+    for life in lives:
+        life.look_last()
 
 
 class _Life:
@@ -101,8 +109,10 @@ class _Life:
     def steps(self) -> int:
         return len(self._events)
 
-    async def begin(self, look: bool) -> None:
+    async def begin(self) -> None:
         await self._home.agent.consider()
+
+    def look_first(self, look: bool) -> None:
         self._intruder.note()
         if look:
             self._intruder.look(self.trace)
@@ -133,8 +143,10 @@ class _Life:
         self._touched = (*home.disk.writes, *self._touched)
         trace.syncs.append(home.disk.syncs)
 
-    async def consider(self, look: bool) -> None:
+    async def consider(self) -> None:
         await self._home.agent.consider()
+
+    def look(self, look: bool) -> None:
         touched = self._intruder.look(self.trace) if look else ()
         self.trace.writes.append(self._touched + touched)
 
@@ -144,6 +156,8 @@ class _Life:
     async def send(self) -> None:
         """Send the report, if one was made."""
         await self._home.agent.send_due()
+
+    def look_last(self) -> None:
         self.trace.writes.append(self._intruder.look(self.trace))
 
 
