@@ -13,18 +13,25 @@ from typing import Any
 
 import pytest
 
+from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import LOSE_RESPONSE, matching
+from infra.lab.kit.recipes import RecipeKit
+from infra.lab.kit.reports import BoundToken, issuer_key, token_source
 from infra.lab.kit.shuffled import SHUFFLER_URL, Bundler
 from services.shuffler.app import FORWARDING, STORE
 from services.shuffler.store import ShufflerStore
+from tacit.codec import b64url
 from tacit.errors import RolledBack, UsageError
 from tacit.media_types import PROBLEM_JSON
 from tacit.messages.chunk import MessageChunk
+from tacit.models.shuffled.device import ShuffledDevice
 from tacit.pauses import LONGEST_PAUSE
 from tacit.ports import HttpResponse
+from tacit.recipe import derive
 from tacit.recipe.model import Recipe
+from tacit.tlog.leaves import IssuerDirectory, SlotKey
 from tests.http.power_cut import PowerCutError
-from tests.http.shuffled_stage import B, ShuffledStage, population, shuffled_stage
+from tests.http.shuffled_stage import SHUFFLED, B, ShuffledStage, population, shuffled_stage
 from tests.kit.postgres import MakeDatabase
 
 COUNTS = [[2, 1, 0]] * 20 + [[0, 1, 0]] * (B - 20)
@@ -153,6 +160,74 @@ async def test_an_analyzer_that_answers_slowly_does_not_hold_up_another_recipe(t
             pass
         assert len(set(found.sent)) == len(found.sent) == CHUNKS + 1
         assert (await stage.aggregate(devices.recipe))[1]["report_count"] == B
+
+
+class OfSlot(Bundler):
+    """The devices of a recipe of any slot."""
+
+    def __post_init__(self) -> None:
+        self._slot = derive.slot_of(self.recipe)
+        key = issuer_key(1 + self._slot.slot)
+        self.channel = ShuffledDevice().channel(self.recipe, key.token_key.spki)
+        self._tokens = token_source(key, self.entropy)
+
+    def token(self) -> BoundToken:
+        return self._tokens(self._slot)
+
+
+async def test_several_windows_of_several_chunks_take_turns_and_each_is_counted_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers take four seconds, so that a recipe sends two chunks and then others do; one answer is lost, and the
+    shuffler is started again between two turns."""
+    directory = RecipeKit.directory
+
+    def of_known_keys(kit: RecipeKit, *given: int) -> IssuerDirectory:
+        keys = [SlotKey(slot=slot, token_key=b64url(issuer_key(1 + slot).token_key.spki)) for slot in range(3)]
+        return directory(kit, *given).model_copy(update={"keys": keys})
+
+    monkeypatch.setattr(RecipeKit, "directory", of_known_keys)
+    async with shuffled_stage(tmp_path, "file") as stage:
+        body = population().recipe.body()
+        windows = [
+            OfSlot(
+                Recipe.from_body({**body, "name": name, "token": {**body["token"], "slot": slot}}),
+                SeededEntropy(name.encode()),
+                SHUFFLED,
+            )
+            for slot, name in enumerate(("first", "second", "third"))
+        ]
+        await stage.publish(*(one.recipe for one in windows))
+        given = [[[2, 1, 0]] * 10 + [[0, 1, 0]] * (B - 10 + more) for more in (0, 1, 7)]
+        for at in range(max(map(len, given))):
+            for devices, counts in zip(windows, given, strict=True):
+                if at < len(counts):
+                    assert (await stage.bring(devices, devices.report(counts[at]))).status == 201
+        stage.end_interval(windows[0].recipe)
+        sent: list[tuple[str, MessageChunk]] = []
+        real = stage.network.request
+
+        async def slowly(method: str, url: str, **rest: Any) -> Any:
+            if url.endswith("/chunks"):
+                stage.clock.jump(4)
+                sent.append((url, MessageChunk.decode(rest["body"])))
+            return await real(method, url, **rest)
+
+        stage.network.request = slowly  # type: ignore[method-assign]
+        stage.network.plan = matching("/chunks", LOSE_RESPONSE, times=1)
+        assert await stage.forwarding.step() == 0 + 2 + 2, "the first one's answer was lost"
+        await stage.start_shuffler()
+        while len({(url, chunk.index) for url, chunk in sent}) < sum(-(-4 * len(one) // 7) for one in given):
+            stage.clock.jump(PAUSE)
+            await stage.forwarding.step()
+        for devices, counts in zip(windows, given, strict=True):
+            own = [chunk for url, chunk in sent if devices.recipe.hash_text in url]
+            assert {chunk.total for chunk in own} == {-(-4 * len(counts) // 7)}
+            totals = [sum(one[cell] for one in counts) for cell in range(3)]
+            assert await stage.aggregate(devices.recipe) == (200, {"report_count": len(counts), "values": totals})
+        assert len(sent) == len({(url, chunk.index) for url, chunk in sent}) + 1
+        order = [url for url, _ in sent]
+        assert len([at for at in range(1, len(order)) if order[at] != order[at - 1]]) > 6, "they took turns"
 
 
 async def test_a_shuffler_whose_messages_came_too_late_gives_up(tmp_path: Path) -> None:

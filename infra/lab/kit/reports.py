@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 from infra.lab.kit import spoiled
@@ -57,7 +57,7 @@ TokenSource = Callable[[Slot], BoundToken]
 """Returns a fresh token for the given slot at each call."""
 
 
-@lru_cache(maxsize=4)
+@cache
 def issuer_key(number: int = 0) -> IssuerKey:
     """Return the ``number``-th issuer key of this process; making one takes a tenth of a second."""
     return IssuerKey.generate()
