@@ -17,8 +17,8 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.series import Ended, Series
 
 END_SHOWN = 2 * 86_400
-"""Seconds for which readers are shown at least that a series was ended: devices that were charged for all of it learn
-from it that they may count less."""
+"""Seconds for which readers of bundles are shown at least that a series was ended, even where it has no live round: so
+that whoever reads now and then still learns of it."""
 
 
 class SeriesRows:

@@ -168,7 +168,9 @@ class Issuer:
                 slot=one.slot,
             )
             for one in live
-            if one.epoch >= current and one.epoch > self._closed_epoch(1) and one.epoch not in self._not_ours
+            if current <= one.epoch <= current + self._config.lookahead
+            and one.epoch > self._closed_epoch(1)
+            and one.epoch not in self._not_ours
         )
         until_next = max(int((current + 1) * seconds - now), 0)
         max_age = min(self._config.directory_max_age, until_next) if keys else 0
@@ -240,7 +242,8 @@ class Issuer:
         return destroyed
 
     async def publish(self) -> int:
-        """Send the earliest leaf that the log has not acknowledged; returns 1, or 0 if none waits.
+        """Send the earliest leaf that the log has not acknowledged; returns 1, or 0 if none waits or it is of an epoch
+        further ahead than keys are made for: those were made while this clock was ahead, and wait for their time.
 
         The same stored bytes are sent every time. A leaf that came too late, by this clock too, is given up, so that it
         does not hold up those of later epochs; so is one for whose epoch the log holds another directory. Raises
@@ -250,6 +253,8 @@ class Issuer:
         if waiting is None:
             return 0
         epoch, leaf = waiting
+        if epoch > self.epoch_now() + self._config.lookahead:
+            return 0
         response = await self._log_transport.request(
             "POST",
             self._config.recipe_server_url + _LEAVES_PATH,

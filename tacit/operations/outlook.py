@@ -9,12 +9,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tacit.dp.hidden_claim import dummies_cost, unfilled_cost
-from tacit.methods.base.statistics import COUNT, HISTOGRAM
+from tacit.methods.base.statistics import COUNT, HISTOGRAM, MEAN, SUM
 from tacit.methods.figures import NORMAL_95
 from tacit.models.forms import form_of
 from tacit.operations.watched_outlook import WatchedOutlook, watched_outlook
 from tacit.recipe.claims import claim_of, count_cost_of, sample_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
+from tacit.recipe.encoder_specs import Number
 from tacit.recipe.model import Recipe
 from tacit.recipe.rounding import coarse_words, rounding_words
 from tacit.succinct.engines import engine_of
@@ -126,11 +127,23 @@ def outlook(recipe: Recipe) -> Outlook:
 def hidden_words(recipe: Recipe) -> str | None:
     """A warning where the margin of an answer (1.96 standard errors) exceeds an even share of the devices, so that the
     intervals of most answers will contain 0; it says how many answers the noise would leave visible. Computed from the
-    recipe alone, for counts and histograms: where one answer has nearly all devices, that one shows nevertheless."""
-    if recipe.question.statistic not in (COUNT.name, HISTOGRAM.name):
-        return None
+    recipe alone, for counts and histograms: where one answer has nearly all devices, that one shows nevertheless. For a
+    sum or a mean, where the margin exceeds a quarter of the range in which the answer can lie."""
     method, design = randomizer_of(recipe), design_of(recipe)
     devices = recipe.batch.expected_contributions / max(design.sends(design.rate), 1e-9)
+    spec = recipe.question.encoder
+    if isinstance(spec, Number) and recipe.question.statistic in (SUM.name, MEAN.name):
+        each = 1.0 if recipe.question.statistic == MEAN.name else devices
+        low, high = each * float(spec.least), each * float(spec.most)
+        margin = NORMAL_95 * max(method.expected_stderrs([(low + high) / 2], round(devices), design))
+        if margin <= (high - low) / 4:
+            return None
+        return (
+            f"the noise hides the answer: it lies between {low:,.6g} and {high:,.6g}, and the margin is ±{margin:,.3g} "
+            "(95 %); ask more devices, or a narrower range"
+        )
+    if recipe.question.statistic not in (COUNT.name, HISTOGRAM.name):
+        return None
     answers = max(2, method.cells)
     share = devices / answers
     margin = NORMAL_95 * max(method.expected_stderrs([share] * method.cells, round(devices), design))

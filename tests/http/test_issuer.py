@@ -395,6 +395,29 @@ async def test_an_issuer_whose_epoch_has_another_directory_in_the_log_signs_noth
     assert (await stage.network.request("GET", ISSUER + "/readyz")).status == 200
 
 
+@pytest.mark.parametrize("days", [70, 30 * 365])
+async def test_an_issuer_whose_first_start_was_ahead_of_time_works_once_its_clock_is_right(
+    stage: Stage, days: int
+) -> None:
+    """Nobody can vouch for its clock before it has asked, so it makes keys of epochs that are far away."""
+    stage.clock.set_back(-days * 86_400)
+    while await stage.driver("KeyDriver").step():
+        pass
+    stage.log.status, stage.log.refusal = 422, "directory-early"
+    with pytest.raises(Fatal):
+        await stage.driver("DirectoryDriver").step()
+    stage.log.status, stage.log.refusal = 201, ""
+    stage.clock.set_back(days * 86_400)
+    await stage.run("KeyDriver")
+    await stage.run("DirectoryDriver")
+    assert await stage.driver("DirectoryDriver").step() == 0, "what is far ahead waits, and keeps nothing else waiting"
+    published = [SignedLeaf.decode(raw).body_as(DirectoryBody).epoch for raw in stage.log.leaves]
+    assert published == [20_000, 20_001, 20_002]
+    assert {one.epoch for one in (await stage.directory()).keys} == set(published)
+    assert (await stage.network.request("GET", ISSUER + "/readyz")).status == 200
+    assert (await token_for(stage, 20_000, 0)).status == 200
+
+
 @pytest.mark.parametrize("days", [-30 * 365, -31, 70, 30 * 365])
 @pytest.mark.parametrize("start", [False, True], ids=["running", "at start"])
 async def test_a_clock_that_jumps_costs_no_key_and_makes_none_that_nobody_can_use(

@@ -39,9 +39,10 @@ from tacit.logview.paged import PagedReader
 from tacit.logview.signers import LeafSigners
 from tacit.logview.view import Bundle, LogView
 from tacit.ports import HttpResponse
+from tacit.problem import problem_type
 from tacit.recipe.context import Context, Stage
 from tacit.rules.table import check
-from tacit.service.app import DEPS, DRIVERS, Deps
+from tacit.service.app import CLOCK, DEPS, DRIVERS, Deps
 from tacit.service.base.secret_files import write_secret
 from tacit.service.base.vouched import UNVOUCHED
 from tacit.tlog.canonical import canonical_bytes
@@ -307,6 +308,18 @@ async def test_a_log_whose_clock_contradicts_its_newest_directory_says_so_and_de
         assert (await server.network.request("GET", f"{URL}/readyz")).status == 200
     assert vouched.past() < server.clock.now(), "a directory vouches for its epoch, not for the second"
     assert vouched.is_past((EPOCH - 1) * 86_400)
+
+
+async def test_a_log_that_its_witness_contradicts_takes_and_refuses_nothing(server: Server) -> None:
+    """What it refused for its clock would be refused for good, and a directory too early would stay."""
+    vouched = server.app[DEPS].vouched
+    vouched.hear("a witness", server.clock.now())
+    server.clock.set_back(-3 * 86_400)
+    answer = await server.post(KIT.directory_leaf(EPOCH + 5))
+    assert (answer.status, problem_type(answer.body), "retry-after" in answer.headers) == (503, CLOCK, True)
+    server.clock.set_back(3 * 86_400)
+    assert await server.refused(KIT.directory_leaf(EPOCH + 5)) == "directory-early"
+    await server.publish(KIT.directory_leaf(EPOCH + 1))
 
 
 async def test_late_directories_are_refused_where_the_configuration_says_so(server: Server) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,11 @@ KIT = RecipeKit()
 
 def asking(edges: str, devices: int) -> Recipe:
     encoder = {"kind": "buckets", "edges": [int(edge) for edge in edges.split(",")]}
-    question = Question.model_validate({"text": "?", "metric": "m", "encoder": encoder, "statistic": "histogram"})
+    return asking_for("histogram", encoder, devices)
+
+
+def asking_for(statistic: str, encoder: dict[str, Any], devices: int, **options: Any) -> Recipe:
+    question = Question.model_validate({"text": "?", "metric": "m", "encoder": encoder, "statistic": statistic})
     base = KIT.recipe()
     survey = survey_from(
         name="visits",
@@ -28,6 +33,7 @@ def asking(edges: str, devices: int) -> Recipe:
         duration=base.interval.duration,
         rate=Decimal(1),
         min_batch_size=int(devices * 0.8),
+        **options,
     )
     return propose(survey, base.parties)
 
@@ -55,3 +61,23 @@ def test_the_warning_says_how_many_answers_the_noise_leaves_visible() -> None:
         "the noise hides most answers: an even share of 5 answers is 12 devices each, and the margin is ±"
     )
     assert "ask for at most " in words
+
+
+@pytest.mark.parametrize("statistic", ["sum", "mean"])
+@pytest.mark.parametrize("randomizer", ["one-bit", "flips"])
+@pytest.mark.parametrize(("low", "high"), [(0, 50), (-20, 5), (100, 101)])
+def test_a_sum_or_mean_is_warned_of_where_its_margin_exceeds_a_quarter_of_its_range(
+    statistic: str, randomizer: str, low: int, high: int
+) -> None:
+    warned = set()
+    for devices in (20, 200, 20_000):
+        encoder = {"kind": "number", "low": low, "high": high}
+        recipe = asking_for(statistic, encoder, devices, randomizer=randomizer)
+        each = 1 if statistic == "mean" else devices
+        middle, span = each * (low + high) / 2, each * (high - low)
+        (stderr,) = randomizer_of(recipe).expected_stderrs([middle], devices, design_of(recipe))
+        words = hidden_words(recipe)
+        assert (words is not None) == (1.96 * stderr > span / 4)
+        assert words is None or "ask more devices, or a narrower range" in words
+        warned.add(words is not None)
+    assert warned == {True, False}
