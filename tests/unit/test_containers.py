@@ -225,7 +225,7 @@ def test_a_new_device_belongs_to_the_owner_of_its_host(
     monkeypatch.setattr(os, "chown", lambda path, user, _group: given.append((Path(path).name, user)))
     provision_devices(layout, [tmp_path / "3"], SeededEntropy(4), NOW)
     names = {name for name, _ in given}
-    assert names == {"3", "identity.pem", "data.csv", ".agent.new"}
+    assert names == {"3", "identity.pem", "data.csv", "drawn.json", ".agent.new"}
     assert {user for _, user in given} == {tmp_path.stat().st_uid}
     assert (tmp_path / "3" / "agent.json").exists()
     assert not (tmp_path / "3" / ".agent.new").exists()
