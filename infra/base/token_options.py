@@ -36,6 +36,7 @@ def place_of(key: str | None, module: Path | None, token: str | None, pin_file: 
     from pydantic import ValidationError
 
     from tacit.service.base.hsm import Pkcs11Key
+    from tacit.validation_words import reason_of
 
     given = (module, token, pin_file)
     if given == (None, None, None):
@@ -45,4 +46,6 @@ def place_of(key: str | None, module: Path | None, token: str | None, pin_file: 
     try:
         return Pkcs11Key.model_validate({"module": module, "token": token, "key": key, "pin_file": pin_file})
     except ValidationError as error:
-        raise UsageError(f"--{error.errors()[0]['loc'][0]}: {error.errors()[0]['msg']}") from error
+        first = error.errors(include_url=False, include_input=False)[0]
+        flag = {"module": "pkcs11", "pin_file": "pin-file"}.get(str(first["loc"][0]), str(first["loc"][0]))
+        raise UsageError(f"--{flag}: {reason_of(first)}") from error

@@ -15,6 +15,7 @@ from tacit.service.documents import admin as served
 from tacit.service.documents import admin_log as in_log
 from tacit.service.documents import admin_people as of_people
 from tacit.service.documents.operator import JobDocument
+from tacit.validation_words import reason_of
 
 
 class Answer(BaseModel):
@@ -224,6 +225,6 @@ def read(kind: type[D], document: Any, **members: Any) -> D:
     try:
         return kind.model_validate({**document, **members})
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise DecodeError(f"the answer is not a valid {kind.__name__}: {place}: {first['msg']}") from None
+        raise DecodeError(f"the answer is not a valid {kind.__name__}: {place}: {reason_of(first)}") from None

@@ -154,7 +154,7 @@ class Form(ABC):
         """Why ``epsilon``, by adversary, is not a claim of this model; None if it is."""
         for one in self.adversaries:
             if one.name not in epsilon:
-                return f"{one.name}: Field required"
+                return f"{one.name}: is missing"
             if epsilon[one.name] == UNBOUNDED and not one.unbounded:
                 return f"{one.name}: must be a decimal number"
         extra = sorted(set(epsilon) - set(self.names))

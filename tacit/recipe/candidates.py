@@ -24,6 +24,7 @@ from tacit.methods.result import QUOTE, printable
 from tacit.recipe.encoder_specs import Domain, Prefixes, PrefixSearch
 from tacit.recipe.model import MAX_ROUND_INPUT, Question
 from tacit.tlog.canonical import canonical_bytes, parse_canonical
+from tacit.validation_words import reason_of
 
 KEPT: Final = 8
 """Prefixes whose extensions a round has room for, at least, where a search states no levels."""
@@ -101,7 +102,9 @@ def asked_prefixes(search: PrefixSearch, missing: str | None) -> Prefixes:
     try:
         return Prefixes.model_validate(stated)
     except ValidationError as error:
-        raise FieldError("encoder.levels", error.errors()[0]["msg"].removeprefix("Value error, ")) from error
+        raise FieldError(
+            "encoder.levels", reason_of(error.errors(include_url=False, include_input=False)[0])
+        ) from error
 
 
 def _planned(search: PrefixSearch) -> tuple[int, ...]:

@@ -4,50 +4,18 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from tacit.errors import DecodeError, FieldError
 from tacit.tlog.canonical import parse_json, shown
+from tacit.validation_words import reason_of
 
 M = TypeVar("M", bound=BaseModel)
 _OF_MEMBERS = "field"
 """Type of the errors that ``wrong`` makes."""
-_WHOLE: Final = "must be a whole number"
-_WORDS: Final = {
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float", "int_parsing_size"), _WHOLE),
-    "string_type": "must be text",
-    "bool_type": "must be true or false",
-    "dict_type": "must be names with their values",
-    "list_type": "must be a list",
-    "tuple_type": "must be a list",
-    "model_type": "must be an object with members",
-    "model_attributes_type": "must be an object with members",
-    "literal_error": "must be {choices}",
-    "too_short": "needs at least {min_length} values",
-    "too_long": "takes at most {max_length} values",
-    "string_too_short": "needs at least {min_length} characters",
-    "string_too_long": "takes at most {max_length} characters",
-    "greater_than": "must be more than {gt}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than": "must be less than {lt}",
-    "less_than_equal": "must be at most {le}",
-    "multiple_of": "must be a multiple of {multiple_of}",
-}
-"""The message for a person, by type of error."""
-_PATTERNS: Final = {
-    r"^[a-z0-9][a-z0-9-]{0,62}$": "takes 1 to 63 of a-z, 0-9 and '-', a letter or digit first",
-    r"^[a-z0-9][a-z0-9-]{0,55}$": "takes 1 to 56 of a-z, 0-9 and '-', a letter or digit first",
-    r"^[a-z][a-z0-9-]{0,31}$": "takes 1 to 32 of a-z, 0-9 and '-', a letter first",
-    r"^[a-z][a-z0-9_-]{0,31}$": "takes 1 to 32 of a-z, 0-9, '_' and '-', a letter first",
-    r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$": "takes 1 to 64 letters, digits, '.', '_' and '-', a letter or digit first",
-    r"^[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$": "takes letters, digits, '.', ':', '_' and '-', a letter or digit first",
-    r"^[0-9a-f]{64}$": "takes 64 digits of 0-9 and a-f",
-    r"^[^\x00-\x1f\x7f]*$": "takes no control characters",
-}
-"""What the patterns of documents require, in words."""
 
 
 def wrong(field: str, reason: str) -> PydanticCustomError:
@@ -110,17 +78,10 @@ def _path(error: ErrorDetails, tagged: str) -> tuple[str, ...]:
 
 
 def _reason(error: ErrorDetails, tagged: str) -> str:
-    kind, stated = error["type"], error.get("ctx", {})
-    if kind == "string_pattern_mismatch":
-        return _PATTERNS.get(stated["pattern"], "has characters that are not allowed here")
-    if kind == "extra_forbidden":
-        loc = error["loc"]
-        return f"does not belong to `{loc[1]}`" if loc[0] == tagged and len(loc) > 1 else "is not known"
-    if kind in _WORDS:
-        choices = str(stated.get("expected", "")).replace("'", "`")
-        return _WORDS[kind].format(**stated, choices=choices)
-    words = error["msg"].removeprefix("Value error, ").removeprefix("Input ").replace("\n", " ")
-    return words[:1].lower() + words[1:]
+    loc = error["loc"]
+    if error["type"] == "extra_forbidden" and loc[0] == tagged and len(loc) > 1:
+        return f"does not belong to `{loc[1]}`"
+    return reason_of(error)
 
 
 def _joined(path: Sequence[str]) -> str:

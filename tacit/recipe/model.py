@@ -122,7 +122,7 @@ class Recipe(Document):
         not."""
         form = known(info.data.get("model", ""))
         if form is not None and form.proves != (vdaf is not None):
-            raise ValueError("Field required" if form.proves else f"{form.name} has none")
+            raise ValueError("is missing" if form.proves else f"{form.name} has none")
         return vdaf
 
     @field_validator("dap_version")

@@ -13,6 +13,7 @@ import rfc8785
 from pydantic import BaseModel, ValidationError
 
 from tacit.errors import DecodeError
+from tacit.validation_words import reason_of
 
 MAX_INTEGER = 2**53 - 1
 """Largest integer that RFC 8785 can carry."""
@@ -109,10 +110,9 @@ def validated(model: type[M], value: Any, what: str) -> M:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(shown(str(part)) for part in first["loc"]) or "document"
-        reason = first["msg"].removeprefix("Value error, ").replace("\n", " ")
-        raise DecodeError(f"{what}: {where}: {reason}") from error
+        raise DecodeError(f"{what}: {where}: {reason_of(first)}") from error
 
 
 def shown(name: str) -> str:

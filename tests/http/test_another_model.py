@@ -152,12 +152,12 @@ def test_its_canonical_bytes_go_round_and_hold_its_own_members_alone(house: Reci
     assert list(house.parties.by_role()) == ["analyst", "analyzer", "relay", "gateway", "attester", "issuer"]
     for path, value, words in (
         ("vdaf", ALWAYS.body()["vdaf"], "vdaf: .* has none"),
-        ("parties", ALWAYS.body()["parties"], "parties.analyzer: Field required"),
-        ("privacy", ALWAYS.body()["privacy"], "privacy: epsilon.house: Field required"),
+        ("parties", ALWAYS.body()["parties"], "parties.analyzer: is missing"),
+        ("privacy", ALWAYS.body()["privacy"], "privacy: epsilon.house: is missing"),
     ):
         with pytest.raises(DecodeError, match=words):
             Recipe.from_body({**house_body(), path: value})
-    with pytest.raises(DecodeError, match="vdaf: Field required"):
+    with pytest.raises(DecodeError, match="vdaf: is missing"):
         Recipe.from_body({**house_body(), "model": "secure-aggregation"})
 
 

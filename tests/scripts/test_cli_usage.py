@@ -173,8 +173,8 @@ def test_a_configuration_is_printed_and_nothing_is_served(capsys: Capture) -> No
     [
         (None, "No such file or directory"),
         ("{", "not a valid configuration file"),
-        ("{}", "state_dir: Field required"),
-        ('{"state_dir": ".", "gateway_url": "http://127.0.0.1:1", "colour": "red"}', "colour: Extra inputs"),
+        ("{}", "state_dir: is missing"),
+        ('{"state_dir": ".", "gateway_url": "http://127.0.0.1:1", "colour": "red"}', "colour: is not known"),
         ('{"state_dir": ".", "gateway_url": "http://relay.example"}', "plain http:// is allowed on loopback only"),
         (
             '{"state_dir": ".", "gateway_url": "http://127.0.0.1:1", "gateway_bearer": "none.token"}',

@@ -16,6 +16,7 @@ from tacit.codec import unb64url
 from tacit.errors import UsageError
 from tacit.messages import TASK_ID_SIZE, BatchMode, Interval, TaskConfiguration, TaskExtension
 from tacit.messages.configuration import configuration_type
+from tacit.validation_words import reason_of
 from tacit.vdaf.l1_bound_sum import Prio3L1BoundSum
 from tacit.vdaf.prio3 import (
     Prio3,
@@ -230,9 +231,9 @@ def read(kind: type[Kind], data: object) -> Kind:
     try:
         return kind.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        first = error.errors(include_input=False, include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "request"
-        raise UsageError(f"{place}: {' '.join(first['msg'].split())}") from error
+        raise UsageError(f"{place}: {reason_of(first)}") from error
 
 
 def task_id_of(text: str) -> bytes:

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, Val
 from tacit.adapters.disk.files import read_bounded
 from tacit.errors import UsageError
 from tacit.tlog.canonical import shown
+from tacit.validation_words import reason_of
 
 LARGEST = (1 << 63) - 1
 MOST_OF_NAME, MOST_OF_PATH = 255, 2048
@@ -69,9 +70,9 @@ def parse_config(data: object, model: type[Config], *, base: Path | None = None,
     try:
         return model.model_validate(data, context={_BASE: base})
     except ValidationError as error:
-        first = error.errors(include_input=False, include_url=False, include_context=False)[0]
+        first = error.errors(include_input=False, include_url=False)[0]
         field = ".".join(shown(str(part)) for part in first["loc"]) or "file"
-        raise UsageError(f"{where}: {field}: {' '.join(first['msg'].removeprefix('Value error, ').split())}") from error
+        raise UsageError(f"{where}: {field}: {reason_of(first)}") from error
 
 
 def _parse(path: Path, text: str) -> Any:
