@@ -114,16 +114,10 @@ class Abort(TacitError):
         return in_sentences(self.title or "refused", self.detail)
 
 
-_NAMES_A_MEMBER = re.compile(r"[a-z][\w.-]*:")
-
-
 def in_sentences(title: str, detail: str) -> str:
-    """Join a problem's title and detail: where the title is a sentence, the detail becomes one too. A detail that
-    begins with the name of a member, such as ``encoder.kind: is unknown``, keeps it as it is spelled."""
-    if not detail or not title.endswith((".", "!", "?")):
-        return f"{title} {detail}".strip()
-    first = detail[0] if _NAMES_A_MEMBER.match(detail) else detail[0].upper()
-    return f"{title} {first}{detail[1:]}" + ("" if detail.endswith((".", "!", "?", ")")) else ".")
+    """Join a problem's title and detail: where the title is a sentence, the detail becomes one too."""
+    is_sentence = title.endswith((".", "!", "?"))
+    return f"{title} {as_sentence(detail) if is_sentence else detail}".strip()
 
 
 def as_sentence(text: str) -> str:

@@ -73,7 +73,7 @@ def test_a_question_is_written_checked_approved_by_another_and_published(at: Ter
     shown = at.give("viewer", "question", "show", draft["id"])
     assert "How many visits?" in shown
     assert '"edges": [' in shown
-    assert at.document("viewer", "results", draft["id"]) == {"results": []}
+    assert at.document("viewer", "results", draft["id"], code=FAILED) == {"results": []}
     assert "not released within" in at.give("analyst", "results", draft["id"], "--wait", "1", code=FAILED)
     assert "ended" in at.give("analyst", "question", "end", draft["id"])
 

@@ -60,10 +60,10 @@ def test_a_file_that_is_no_plan_is_refused(data: bytes) -> None:
 @pytest.mark.slow
 def test_a_total_that_no_noise_keeps_is_refused_with_plans_that_have_one() -> None:
     with pytest.raises(FieldError, match="no noise share keeps 2 over 30 rounds") as refused:
-        planned_series(plan_of(min_batch_size=100), nobody(), 0, TOKEN)
+        planned_series(plan_of(min_batch_size=20), nobody(), 0, TOKEN)
     words = refused.value.reason.split()
     batch_size = int(words[words.index("min_batch_size") + 2].replace(",", ""))
-    assert 100 < batch_size < 400
+    assert 20 < batch_size < 60
     assert planned_series(plan_of(min_batch_size=batch_size), nobody(), 0, TOKEN).rounds == 30
 
 

@@ -17,7 +17,7 @@ from tacit.errors import Abort, in_sentences
         ("", "only a detail", "only a detail"),
         ("Wrong.", "population: is needed", "Wrong. population: is needed."),
         ("Wrong.", "encoder.kind: is unknown", "Wrong. encoder.kind: is unknown."),
-        ("It failed.", "5 of 6 (see the log)", "It failed. 5 of 6 (see the log)"),
+        ("It failed.", "5 of 6 (see the log)", "It failed. 5 of 6 (see the log)."),
     ],
 )  # fmt: skip
 def test_a_detail_after_a_sentence_is_a_sentence(title: str, detail: str, words: str) -> None:
