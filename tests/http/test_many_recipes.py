@@ -61,8 +61,10 @@ async def publish(service: RecipeService, first: int, count: int) -> None:
 
 @pytest.mark.parametrize("count", [40, pytest.param(1000, marks=pytest.mark.slow)])
 async def test_a_device_reads_every_live_recipe_and_decides_about_each(
-    world: World, tmp_path: Path, count: int
+    world: World, tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # a thousand come over days; here they come at once, with the directories that they need
+    monkeypatch.setattr("recipe_server.admission.MAX_LOOKAHEAD", count // SLOTS)
     service = await serve(world, tmp_path / "log")
     await publish(service, 0, count)
     agent, store = await world.device()
