@@ -21,6 +21,7 @@ from tacit.ports import HttpResponse, TransportError
 from tacit.problem import read_problem
 from tacit.service.app import Deps
 from tacit.service.base.log import get_logger
+from tacit.service.base.vouched import ASK_SECONDS
 from tacit.tlog.checkpoint import Note, NoteKey, NoteSignature
 from tacit.tlog.cosignature import MAX_SKEW_SECONDS, cosigned_at, witness_key
 from tacit.tlog.witnessing import AddCheckpoint
@@ -118,7 +119,9 @@ class WitnessDriver:
         """Ask for a cosignature if one is due; returns 1 if the witness advanced, else 0."""
         now = self._clock.now()
         candidate = await self._cosignatures.candidate()
-        aged = not self._made <= now < self._made + self._fresh_seconds
+        # while the clock is in doubt the log takes no leaf, so nothing new would ever make a witness say the time again
+        kept = min(self._fresh_seconds, ASK_SECONDS) if self._vouched.doubt() else self._fresh_seconds
+        aged = not self._made <= now < self._made + kept
         waits = self._failed_at <= now < self._next  # before it: the clock was wrong then
         if (self._cosignatures.has(self.name, candidate) and not aged) or waits:
             return 0

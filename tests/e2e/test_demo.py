@@ -80,7 +80,7 @@ def test_truth_is_over_all_devices_and_estimates_sum_to_the_population_seen(docu
     buckets = document["buckets"]
     data = load_randhie(DEVICES, Shown(rate_of))
     assert data.question.edges == (0, 1, 3), "as many as so few devices can show"
-    assert [bucket["label"] for bucket in buckets] == ["0", "1-2", "3+", NO_VALUE]
+    assert [bucket["label"] for bucket in buckets] == ["0", "1 to <3", "3+", NO_VALUE]
     rows = Counter(0 if value == "0" else 1 if value in {"1", "2"} else 3 for value in data.values)
     assert [bucket["truth"] for bucket in buckets] == [rows[0], rows[1], rows[3], 0], "no row was changed"
     assert document["staged_devices"] == 51, "the attacks have devices of their own"

@@ -139,11 +139,28 @@ async def test_a_log_whose_clock_was_ahead_for_a_while_goes_on_asking_its_witnes
     await world.settle()
     world.clock.set_back(300 * 86_400)
     await world.start("second")
+    for _ in range(2):
+        await world.settle()
+        world.clock.jump(60)
     await world.publish(KIT.directory_leaf())
     await world.settle()
     view = world.view()
     await world.read(view)
     assert view.state.size == 1
+
+
+async def test_a_log_that_its_witnesses_contradict_asks_them_again_as_no_new_leaf_would(world: World) -> None:
+    """All clocks were twenty minutes behind for a while, and are right again."""
+    world.clock.set_back(1200)
+    await world.settle()
+    world.clock.set_back(-1200)
+    url, leaf = f"{LOG_URL}/v1/leaves", KIT.directory_leaf().encode()
+    headers = {"Content-Type": media_types.JSON}
+    assert (await world.network.request("POST", url, headers=headers, body=leaf)).status == 503
+    await world.settle()
+    world.clock.jump(61)
+    await world.settle()
+    await world.publish(KIT.directory_leaf())
 
 
 async def test_lines_are_made_anew_before_readers_find_them_old_and_survive_a_restart(world: World) -> None:
