@@ -29,6 +29,7 @@ from pydantic import Field
 
 from client_agent.data.csv_rows import MalformedCsvError, Row, UnclearColumnError, not_among, place_of, table_of
 from tacit.adapters.disk.files import open_file
+from tacit.counting_words import counted
 from tacit.errors import UsageError
 from tacit.service.base.config_files import ConfigPath, Frozen
 
@@ -157,7 +158,8 @@ class CsvSource:
         except UnclearColumnError as error:
             raise UsageError(f"{self._config.path}: column {column!r} is {error.why}") from error
         if len(cells) != len(header):
-            raise UsageError(f"{self._config.path}: line {line}: {len(cells)} cells where the header has {len(header)}")
+            found = counted(len(cells), "cell")
+            raise UsageError(f"{self._config.path}: line {line}: {found} where the header has {len(header)}")
         if len(cells) > 1 and not any(cell.strip() for cell in cells):
             raise UsageError(f"{self._config.path}: line {line}: a row of empty cells")
         cell = cells[at]

@@ -17,6 +17,7 @@ from client_agent.panprivate.recipes import plan_of
 from client_agent.panprivate.slots import OS_DISK, Disk, erase_file
 from client_agent.panprivate.watch import ASIDE, SUFFIX, DamagedStateError, EventWatch, Plan, kept_step
 from tacit.codec import b64url
+from tacit.counting_words import counted
 from tacit.errors import DecodeError, TacitError, UsageError
 from tacit.models.faces.watched import most_of
 from tacit.ports import Clock, Entropy
@@ -113,7 +114,7 @@ class Watches:
         own = [watched.work for watched in self._open.values() if watched.analyst == analyst]
         states, share = (self._policy.share(analyst, whole) for whole in (MOST, self._work))
         if len(own) >= states:
-            return f"{len(own)} events are watched here for {analyst} already, its share of {MOST}"
+            return f"for {analyst} {counted(len(own), 'event')} of {MOST} here may be watched, and already are"
         if sum(own) + more > share:
             return (
                 f"watching it takes {more} multiplications a second; {analyst} has {share}, and {sum(own)} are in use"

@@ -91,7 +91,7 @@ def collect(
         answers().print(f"collection {collection['id']} is {collection['state']}{_why(collection)}", soft_wrap=True)
     if wait and not found:
         again = f"try again with: tacit collect {recipe} --wait 60"
-        notes().print(f"not released within {wait:g} seconds of its interval: {waits_for}; {again}", soft_wrap=True)
+        notes().print(f"not released within {wait:g} s of its interval: {waits_for}; {again}", soft_wrap=True)
         raise typer.Exit(1)
     if not found and not as_json:
         notes().print(

@@ -41,6 +41,7 @@ from infra.views.terminal import answers, notes, plain_table, print_json, print_
 from tacit.adapters.databases.watermark import Recovery
 from tacit.adapters.disk.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.counting_words import counted
 from tacit.operations.calls import recipes_of
 
 if TYPE_CHECKING:
@@ -157,7 +158,8 @@ def _show_up(document: dict[str, Any]) -> None:
     console, agents = answers(), document["agents"]
     console.print(table)
     console.print(
-        f"{agents['devices']} devices at work: {agents['hosts']} hosts and {agents['single']} single processes"
+        f"{counted(agents['devices'], 'device')} at work: {counted(agents['hosts'], 'host')} and "
+        f"{agents['single']} by themselves"
     )
     console.print(f"Ctrl-C stops everything; the folder is {document['state_dir']}", soft_wrap=True)
 
@@ -181,7 +183,9 @@ def status(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -
 
 def _show_counts(document: dict[str, Any]) -> None:
     services, agents = document["services"], document["agents"]
-    answers().print(f"{services['ready']} of {services['all']} services ready, {document['recipes']} recipes")
+    answers().print(
+        f"{services['ready']} of {services['all']} services ready, {counted(document['recipes'], 'recipe')}"
+    )
     answers().print(
         f"{agents['working']} of {agents['devices']} devices at work, {agents['failed']} failed; tokens held for "
         f"{agents['slots_held']} of {agents['slots_known']} slots"
@@ -298,7 +302,7 @@ def agents(
     if as_json:
         print_json({"joined": join, "left": leave, "restarted": restart, "devices": devices.present})
     else:
-        answers().print(f"{join} joined, {leave} left, {restart} restart: {devices.present} devices")
+        answers().print(f"{join} joined, {leave} left, {restart} restart: {counted(devices.present, 'device')}")
 
 
 @app.command("report")
@@ -357,7 +361,9 @@ def _show_report(document: dict[str, Any]) -> None:
             "not asked": wrong["not_asked"],
         }
         words = ", ".join(f"{count} {name}" for name, count in ends.items())
-        console.print(f"{wrong['devices']} devices with a wrong clock; for released recipes: {words}", markup=False)
+        console.print(
+            f"{counted(wrong['devices'], 'device')} with a wrong clock; for released recipes: {words}", markup=False
+        )
     for one in document["mismatches"]:
         console.print(f"{one['recipe'][:8]}: {one['count']} {one['cause']}: {one['detail']}", markup=False)
     if not document["released"]:

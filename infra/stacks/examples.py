@@ -12,6 +12,7 @@ from typing import Final
 
 from infra.stacks.agents import DATA_NAME
 from tacit.adapters.disk.files import read_bounded, replace_file
+from tacit.counting_words import counted
 from tacit.errors import UsageError
 from tacit.lines import lines_of
 
@@ -40,7 +41,10 @@ def dealt(path: Path | None, devices: int) -> Dealt | None:
         raise UsageError(f"{path}: the file is to be named after the plan's metric, as digits.csv")
     lines = _lines(path)
     if not 1 <= devices <= len(lines):
-        raise UsageError(f"{path}: {len(lines)} examples for {devices} devices; give each one: --agents {len(lines)}")
+        raise UsageError(
+            f"{path}: {counted(len(lines), 'example')} for {counted(devices, 'device')}; "
+            f"give each one: --agents {len(lines)}"
+        )
     cells = tuple(",".join(lines[number::devices]) for number in range(devices))
     longest = max(map(len, cells))
     if longest > MOST_CHARACTERS:
@@ -81,6 +85,8 @@ def _lines(path: Path) -> list[str]:
             raise UsageError(f"{path}: line {number} is not numbers with commas between") from error
         width = width or len(cells)
         if len(cells) != width:
-            raise UsageError(f"{path}: line {number} has {len(cells)} numbers, and those before have {width}")
+            raise UsageError(
+                f"{path}: line {number} has {counted(len(cells), 'number')}, and those before have {width}"
+            )
         found.append(line.strip())
     return found

@@ -15,6 +15,7 @@ from rich.text import Text
 from client_agent.journal import Entry, Fact
 from client_agent.runner import OVER
 from infra.views.terminal import STYLES, answers, plain_table, styled
+from tacit.counting_words import counted
 from tacit.moments import when
 from tacit.ports import Clock
 
@@ -127,7 +128,8 @@ def show_journal(document: dict[str, Any], entries: list[Entry]) -> None:
         )
     budget, slots = document["budget"], document["slots"]
     caption = Text(
-        f"ε {budget['charged']} of {budget['epsilon']} (δ {budget['delta']}) charged in {budget['days']} days, "
+        f"ε {budget['charged']} of {budget['epsilon']} (δ {budget['delta']}) charged in "
+        f"{counted(budget['days'], 'day')}, "
         f"with the relay {budget['charged_with_relay']} of {budget['epsilon_with_relay']} · "
         f"tokens held for {slots['held']} of {slots['known']} slots · log of {document['log']['entries']} entries",
         style="dim",

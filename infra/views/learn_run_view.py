@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.views.terminal import BAR_WIDTH, span
+from tacit.counting_words import counted
 from tacit.extras import require_extra
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def line_of(row: Row) -> Text:
 def show_run(series: LiveSeries, console: Console) -> None:
     """Print which run it is, above its rows."""
     own = series.series
-    words = f"{own.name}: {own.rounds} rounds, {span(own.interval.start, own.interval.end)}, entry {series.index}"
+    rounds = counted(own.rounds, "round")
+    words = f"{own.name}: {rounds}, {span(own.interval.start, own.interval.end)}, entry {series.index}"
     console.print(Text(words, style="bold"), soft_wrap=True)
     console.print(Text(HEADER, style="bold"), soft_wrap=True)
 

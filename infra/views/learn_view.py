@@ -13,6 +13,7 @@ from rich.text import Text
 from infra.views.claim_words import adversary_text, delta_text, epsilon_text
 from infra.views.policy_words import for_authors
 from infra.views.terminal import plain_table
+from tacit.counting_words import counted
 from tacit.learning.plan import Plan
 from tacit.operations.learning.plans import Forecast
 
@@ -20,7 +21,9 @@ from tacit.operations.learning.plans import Forecast
 def show_forecast(plan: Plan, found: Forecast, console: Console) -> None:
     """Print the plan in a line, what it costs against whom, and what each round brings."""
     training = plan.training
-    words = f"{plan.name}: {training.architecture.kind}, {found.parameters:,} parameters, {found.rounds} rounds"
+    words = (
+        f"{plan.name}: {training.architecture.kind}, {found.parameters:,} parameters, {counted(found.rounds, 'round')}"
+    )
     console.print(Text(words, style="bold"))
     console.print(_claims(found))
     console.print()

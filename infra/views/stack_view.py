@@ -16,6 +16,7 @@ from infra.stacks.layout import Layout
 from infra.stacks.options import OPERATORS, PEOPLE, operator_credential
 from infra.stacks.processes import ServiceProcess
 from infra.stacks.workers import Part
+from tacit.counting_words import counted
 from tacit.operations.pace import QUICK_EPOCH
 from tacit.recipe.writing.sampling_plan import FILL
 from tacit.service.metric_names import PATH as METRICS_PATH
@@ -97,8 +98,8 @@ def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], con
     )
     if 0 < len(agents) < layout.options.batch_floor:
         console.print(
-            f"A result needs {layout.options.batch_floor} answers, which {len(agents)} devices cannot give: start this "
-            f"again with --agents {_usual_population(layout)}.",
+            f"A result needs {layout.options.batch_floor} answers, which {counted(len(agents), 'device')} cannot give: "
+            f"start this again with --agents {_usual_population(layout)}.",
             soft_wrap=True,
         )
     console.print(

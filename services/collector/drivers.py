@@ -9,6 +9,7 @@ from services.collector.config import PublishConfig
 from services.collector.records import Result
 from tacit import media_types
 from tacit.answers import retry_after
+from tacit.counting_words import counted
 from tacit.ports import TransportError
 from tacit.service.app import Deps
 from tacit.service.base.store import Transactions
@@ -45,7 +46,7 @@ class PublishDriver:
         if self._refused:
             asked, self._asked = self._asked, 0.0
             raise TransportError(
-                f"the recipe server does not take {len(self._refused)} results, {self._status} the last",
+                f"the recipe server does not take {counted(len(self._refused), 'result')}, {self._status} the last",
                 retry_after=asked,
             )
         return len(waiting)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tacit.counting_words import counted
 from tacit.errors import Abort, DecodeError, TacitError
 from tacit.operations.calls import NoAnswerError, call, listed, readiness, recipes_of
 from tacit.operations.issuance import Accepted, Counts, SlotIssuance, compare, read_counts, warn
@@ -117,8 +118,8 @@ class DeploymentStatus:
         lines += [f"{one.name}: {one.detail}" for one in self.servers if not one.up]
         for task in self.tasks:
             failed = int(task.leader.get("jobs", {}).get("failed", 0))
-            lines += [f"{task.recipe}: {count_words(failed, 'job')} failed for good"] if failed else []
-            lines += [f"{task.recipe}: {count_words(len(task.failing), 'job')} not progressing"] if task.failing else []
+            lines += [f"{task.recipe}: {counted(failed, 'job')} failed for good"] if failed else []
+            lines += [f"{task.recipe}: {counted(len(task.failing), 'job')} not progressing"] if task.failing else []
         for slot in self.issuance:
             name = f"{slot.recipe}, slot" if slot.recipe else "slot"
             lines += [f"{name} {slot.slot} of epoch {slot.epoch}: {line}" for line in slot.mismatches]
@@ -184,7 +185,7 @@ async def process_status(transport: Transport, label: str, url: str, pid: int | 
         return ProcessStatus(label, url, up=False, pid=pid, detail=_short(error))
     words = [str(found[name]) for name in ("trouble", "clock") if found.get(name)]
     for role, count in sorted(dict(found.get("refused_certificates", {})).items()):
-        words.append(f"{count_words(int(count), 'call')} as {role} refused because the certificate has another name")
+        words.append(f"{counted(int(count), 'call')} as {role} refused because the certificate has another name")
     told = found.get("kernels")
     return ProcessStatus(
         label, url, up=True, version=str(found.get("version", "")), pid=pid, detail="; ".join(words), ready=ready,
@@ -256,8 +257,3 @@ def _task(row: Mapping[str, Any], recipe: Mapping[str, Any], pages: Mapping[str,
 def _short(error: Exception) -> str:
     """Describe an error without advice."""
     return error.brief if isinstance(error, NoAnswerError) else str(error) or type(error).__name__
-
-
-def count_words(number: int, word: str) -> str:
-    """A number of things, such as ``2 jobs``."""
-    return f"{number} {word}{'' if number == 1 else 's'}"

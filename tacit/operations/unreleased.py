@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tacit.counting_words import counted
 from tacit.moments import when
-from tacit.operations.status import TaskStatus, count_words
+from tacit.operations.status import TaskStatus
 from tacit.recipe.model import Recipe
 
 
@@ -25,7 +26,7 @@ def unreleased_words(task: TaskStatus | None, recipe: Recipe, now: float) -> str
     elif page["aggregated"] < least:
         parts.append(f"{page['aggregated']} of {came} contributions are counted, and at least {least} are needed")
     else:
-        parts.append(f"{page['aggregated']} contributions are counted, at least {least} are needed")
+        parts.append(f"{counted(page['aggregated'], 'contribution')} counted, at least {least} needed")
     if page["rejected"]:
         causes = ", ".join(f"{number} {name}" for name, number in sorted(page["rejected_by_cause"].items()))
         parts.append(f"{page['rejected']} were rejected ({causes})")
@@ -36,12 +37,12 @@ def _unfinished(task: TaskStatus) -> list[str]:
     """The work that aggregators have not finished."""
     page, parts = task.taking, []
     if waiting := page.get("waiting", 0):
-        parts.append(f"{count_words(waiting, 'contribution')} wait{'s' if waiting == 1 else ''} for a job")
+        parts.append(f"{counted(waiting, 'contribution')} wait{'s' if waiting == 1 else ''} for a job")
     jobs = page.get("jobs", {})
     for state, whom in (("formed", "to be sent"), ("sent", "for the helper")):
         if number := jobs.get(state, 0):
-            parts.append(f"{count_words(number, 'job')} wait{'s' if number == 1 else ''} {whom}")
+            parts.append(f"{counted(number, 'job')} wait{'s' if number == 1 else ''} {whom}")
     if failed := jobs.get("failed", 0) + jobs.get("abandoned", 0):
-        parts.append(f"{count_words(failed, 'job')} failed for good")
+        parts.append(f"{counted(failed, 'job')} failed for good")
     causes = [str(job["cause"]) for job in task.failing if job.get("cause")]
     return [*parts, *dict.fromkeys(causes)]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
+from tacit.counting_words import counted
 from tacit.ledger.account import Account, Charge, ChargeState
 from tacit.ledger.balance import balance
 from tacit.ledger.budget import Verdict, judge, largest_epsilon
@@ -160,11 +161,6 @@ def period_text(seconds: int) -> str:
     """An account's period in words."""
     days, rest = divmod(seconds, 86400)
     return counted(seconds, "second") if rest else counted(days, "day")
-
-
-def counted(number: int, noun: str) -> str:
-    """A number with its noun, such as ``3 recipes``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _places(value: Decimal, *, up: bool) -> str:

@@ -26,6 +26,7 @@ from infra.stacks.command_options import (
 from infra.views.terminal import answers, json_text, notes, print_json, span
 from tacit.adapters.disk.files import is_readable
 from tacit.adapters.system import SystemClock
+from tacit.counting_words import counted
 from tacit.errors import DecodeError, UsageError
 
 if TYPE_CHECKING:
@@ -254,7 +255,7 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 text") from error
     if not 1 <= len(text) <= MAX_ROUND_INPUT:
-        raise UsageError(f"{path}: {len(text)} characters; a round input has 1 to {MAX_ROUND_INPUT}")
+        raise UsageError(f"{path}: {counted(len(text), 'character')}; a round input has 1 to {MAX_ROUND_INPUT}")
     return text
 
 

@@ -30,6 +30,7 @@ from infra.lab.demo.staging import DAY, HOUR, Recipes, recipe_summary
 from infra.lab.demo.texts_run import Expected, TextsRun
 from infra.lab.demo.words import Texts
 from infra.lab.kit.patience import PatientTransport
+from tacit.counting_words import counted
 from tacit.errors import Refusal, UsageError
 from tacit.operations.design_rounds import expected_levels
 from tacit.operations.prefix_rounds import Progress, progress, searched
@@ -137,7 +138,9 @@ class SearchRun(SeriesRun, TextsRun):
             named = [entry.detail for entry in entries if entry is not None and entry.state is State.NOT_SAMPLED]
             if State.SENT in states and named:
                 said = f"of such a one, the journal says: {named[-1]}"
-        words = f"{sent} of {self._agents} devices took part, each in one of {len(self._asked)} rounds; {said}"
+        words = (
+            f"{sent} of {self._agents} devices took part, each in one of {counted(len(self._asked), 'round')}; {said}"
+        )
         return StagedRefusal("a second answer of a device, asked in every round", "every device", words)
 
     # Pieces

@@ -13,6 +13,7 @@ from infra.lab.demo.results.learn_result import CENTRAL, HONEST, NONE, OURS, STE
 from infra.views.claim_words import epsilon_text
 from infra.views.plot import Curve, Plot
 from infra.views.terminal import plain_table
+from tacit.counting_words import counted
 
 STYLES = {NONE: "dim", CENTRAL: "blue", OURS: "bold green", HONEST: "magenta"}
 COLOURS = {NONE: "#868e96", CENTRAL: "#1c7ed6", OURS: "#2b8a3e", HONEST: "#9c36b5"}
@@ -71,7 +72,7 @@ def draw_learned(result: LearnResult) -> bytes:
     epsilon = epsilon_text(result.privacy["epsilon"], 2)
     axes.set_title(
         f"{result.question}\n{result.devices:,} devices, ε = {epsilon} at δ = {float(result.privacy['delta']):g} "
-        f"over {len(result.steps)} rounds",
+        f"over {counted(len(result.steps), 'round')}",
         parse_math=False,
     )
     axes.spines[["top", "right"]].set_visible(False)
