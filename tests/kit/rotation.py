@@ -21,7 +21,7 @@ WORKERS = 2
 WORKER_SECONDS = 600
 """How long each of them may be at work, as recorded."""
 RUN_SECONDS = 690.0
-"""When so much time has passed, the tests that have not begun are skipped; ``.ci/run`` ends the run after 900."""
+"""When so much time has passed, the tests that have not begun are skipped; ``.ci/run`` ends the run after 1,800."""
 LEFT_OUT = {
     "tests/e2e/test_examples_of_help.py": "each command goes on from the ones before it, for a quarter of an hour"
 }
