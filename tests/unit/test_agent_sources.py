@@ -46,7 +46,7 @@ def test_csv_cells_may_be_empty_and_separated_otherwise_and_faults_name_their_li
     path.write_text('\ufeff"visits";note\n3;"two\nlines"\n ;x\n5\n', encoding="utf-8")
     assert open_source(CsvSourceConfig(kind="csv", path=path, row=0)).value("visits") == "3"
     assert open_source(CsvSourceConfig(kind="csv", path=path, row=1)).value("visits") is None
-    with pytest.raises(UsageError, match="line 5: 1 cells where the header has 2"):
+    with pytest.raises(UsageError, match="line 5: 1 cell where the header has 2"):
         open_source(CsvSourceConfig(kind="csv", path=path)).value("visits")
     path.write_text('visits,note\n3,"two\nlines"\n5,"open\n\n')
     with pytest.raises(UsageError, match="line 4: not valid CSV"):
@@ -88,7 +88,7 @@ CSV_TROUBLES = [
     (b"sep=;\nid;m\n1;7\n", "column 'm' is not there"),
     (b"m,m\n1,7\n", "column 'm' is there more than once"),
     (b"id,m\n1,7\n,\n", "line 3: a row of empty cells"),
-    (b"id,m\n1,7\n   \n", "line 3: 1 cells where the header has 2"),
+    (b"id,m\n1,7\n   \n", "line 3: 1 cell where the header has 2"),
     (b"id,m\n1,7,\n", "line 2: 3 cells where the header has 2"),
     (b"id,m\n", "no row below the header"),
     (b"", "no text in it; it needs a header"),

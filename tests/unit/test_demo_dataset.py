@@ -175,7 +175,7 @@ def test_a_constant_numeric_column_still_gets_two_buckets(csv_file: Make) -> Non
         (column(["1"] * 199), ["199 rows", "at least 200"]),
         ("id,other\n" + "1,2\n" * ROWS, ["line 1", "column value", "id, other", "--column"]),
         ("id,value,value\n" + "1,2,3\n" * ROWS, ["line 1", "more than once"]),
-        (column(["1"] * ROWS) + "7\n", ["line 202", "1 cells where the header has 2"]),
+        (column(["1"] * ROWS) + "7\n", ["line 202", "1 cell where the header has 2"]),
         (column(["1"] * ROWS + ["many"]), ["line 202", "column value", "not a number"]),
         (column(["NA"] * ROWS), ["column value", "every cell is empty"]),
         (column(["1"] * ROWS + ["2024-01-31"]), ["line 202", "'2024-01-31' is a date", "days since"]),

@@ -37,7 +37,7 @@ def told(leader: dict[str, Any], now: float = OVER) -> str:
             "6 jobs wait for the helper; 30 of 60 contributions are counted, and at least 40 are needed",
         ),
         (page(39, waiting=1), "1 contribution waits for a job; 39 of 40 contributions are counted, and at least 40"),
-        (page(50, formed=1), "1 job waits to be sent; 50 contributions are counted, at least 40 are needed"),
+        (page(50, formed=1), "1 job waits to be sent; 50 contributions counted, at least 40 needed"),
         (page(39, rejected=3), "39 of at least 40 contributions came; 3 were rejected (3 report_replayed)"),
         (page(0, failed=1, abandoned=1), "2 jobs failed for good; 0 of at least 40 contributions came"),
     ],
