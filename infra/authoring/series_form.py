@@ -11,8 +11,9 @@ from infra.stacks.api import verified_log
 from infra.stacks.command_options import STATE_DIR, layout_of, policy_of
 from infra.stacks.layout import Layout
 from tacit.errors import UsageError
-from tacit.logview.live import LiveLog
+from tacit.logview.live import LiveLog, LiveSeries
 from tacit.operations import series_drafting
+from tacit.operations.series_rounds import series_called
 from tacit.ports import TransportError
 from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.model import Recipe
@@ -23,6 +24,14 @@ from tacit.recipe.writing.series_builder import Shape
 def read_series(data: bytes, name: str) -> Series:
     """Parse the series in a file's ``data``, canonical JSON or not; ``name`` is for errors. Raises ``UsageError``."""
     return read_body(data, name, Series.from_body)
+
+
+async def logged_series(name: str, state_dir: Path | None) -> LiveSeries:
+    """The series in the log of a stack that ``name`` or the beginning of its hash names. Raises ``UsageError``."""
+    found = series_called(await _log_of(layout_of(state_dir)), name)
+    if found is None:
+        raise UsageError(f"the log shows no live series called {name}")
+    return found
 
 
 def total_of(text: str | None) -> Decimal | None:

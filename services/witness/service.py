@@ -20,7 +20,7 @@ from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.logview.paged import log_at
 from tacit.logview.whole import read_entries
 from tacit.problem import problem_type
-from tacit.service.app import Deps, clock_doubt
+from tacit.service.app import Deps, require_no_doubt
 from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import get_logger
 from tacit.service.base.vouched import VouchedTime
@@ -104,8 +104,7 @@ class Witness:
         """
         request = AddCheckpoint.decode(data)
         policy, entry, checkpoint = self._opened_note(request.note)
-        if self.times[policy.origin].doubt():
-            raise clock_doubt(self._deps)
+        require_no_doubt(self._deps, self.times[policy.origin])
         if request.old > checkpoint.size:
             raise DecodeError("the old size is larger than the checkpoint's")
         known = await self._store.witnessed(policy.origin)

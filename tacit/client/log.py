@@ -70,8 +70,8 @@ class AsyncSeries:
         return read(Question, answer.document, etag=answer.etag)
 
     async def end(self, series: LoggedSeries | str) -> LoggedSeries:
-        """End a series in the log, for good: no further round is asked, and what it has not used is free. Ending it
-        again changes nothing. Raises ``InvalidError`` for a series of another analyst."""
+        """End a series in the log, for good: no further round is asked, and the slots and room that it has not
+        used are free. Ending it again changes nothing. Raises ``InvalidError`` for a series of another analyst."""
         wanted = series.hash if isinstance(series, LoggedSeries) else series
         return read(LoggedSeries, (await self._caller.send("POST", f"{SERIES}/{part(wanted)}/end", {})).document)
 

@@ -189,15 +189,15 @@ def ask_time(app: web.Application, who: str, url: str, vouched: VouchedTime | No
 
 def require_clock(app: web.Application) -> None:
     """Refuse a request while the clock is in doubt, if its answer may be final. Raises ``Abort`` (503)."""
-    deps = app[DEPS]
-    if app[CLOCK_BOUND] and deps.vouched.doubt():
-        raise clock_doubt(deps)
+    if app[CLOCK_BOUND]:
+        require_no_doubt(app[DEPS])
 
 
-def clock_doubt(deps: Deps) -> Abort:
-    """The refusal (503) while the clock is in doubt."""
-    headers = {"Retry-After": come_back(deps.entropy)}
-    return Abort(CLOCK, status=503, title="The clock of this service is in doubt.", headers=headers)
+def require_no_doubt(deps: Deps, vouched: VouchedTime | None = None) -> None:
+    """Raise ``Abort`` (503) while the clock contradicts ``vouched`` (default: what the service has heard)."""
+    if (vouched or deps.vouched).doubt():
+        headers = {"Retry-After": come_back(deps.entropy)}
+        raise Abort(CLOCK, status=503, title="The clock of this service is in doubt.", headers=headers)
 
 
 def _run_beside(app: web.Application, driver: Driver, idle_seconds: float, doing: str) -> asyncio.Event:

@@ -77,11 +77,11 @@ class EveryPrefix:
     """The domain of all items."""
 
     def holds(self, _prefix: int, _bits: int) -> bool:
-        """All are held."""
+        """True: some item begins with any bits."""
         return True
 
     def ends(self, _prefix: int, _bits: int) -> bool:
-        """None ends."""
+        """False: an item may go on after any bits."""
         return False
 
 

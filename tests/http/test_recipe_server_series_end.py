@@ -1,4 +1,5 @@
-"""A series is ended by a leaf of its analyst or of the log's operator, which frees what it has not used."""
+"""A series is ended by a leaf of its analyst or of the log's operator, which frees the slots and room
+that it has not used."""
 
 from __future__ import annotations
 

@@ -18,7 +18,6 @@ from infra.stacks.command_options import (
     Server,
     StateDir,
     checked_name,
-    layout_of,
     policy_of,
     read_file,
     write_file,
@@ -30,7 +29,6 @@ from tacit.counting_words import counted
 from tacit.errors import DecodeError, UsageError
 
 if TYPE_CHECKING:
-    from tacit.logview.live import LiveSeries
     from tacit.recipe.model import Recipe
     from tacit.recipe.series import Series
 
@@ -269,14 +267,14 @@ def show(
 
     Example: tacit series show training.json
     """
-    from infra.authoring.series_form import read_series
+    from infra.authoring.series_form import logged_series, read_series
     from infra.views.series_view import series_document, show_series
 
     path = Path(checked_name(series))
     if is_readable(path):
         found, state = read_series(read_file(path), str(path)), "a file; not published"
     else:
-        logged = asyncio.run(_logged(series, state_dir))
+        logged = asyncio.run(logged_series(series, state_dir))
         found, state = logged.series, f"entry {logged.index} of the log"
         if logged.ended is not None:
             state = f"{state}; ended by entry {logged.ended.index}"
@@ -284,18 +282,6 @@ def show(
         print_json({"state": state, **series_document(found)})
     else:
         show_series(found, state, answers(TERMINAL_WIDTH))
-
-
-async def _logged(name: str, state_dir: Path | None) -> LiveSeries:
-    from infra.stacks.api import verified_log
-
-    layout = layout_of(state_dir)
-    async with layout.transport() as transport:
-        log = await verified_log(transport, layout, policy_of(layout.policy_path))
-    found = [item for item in log.series if item.series.name == name or item.series.hash_text.startswith(name)]
-    if not found:
-        raise UsageError(f"the log shows no live series called {name}")
-    return found[-1]
 
 
 app.command("end", context_settings=HASH_ARGUMENT)(end)

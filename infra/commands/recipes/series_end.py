@@ -1,4 +1,4 @@
-"""``tacit series end``: ends a series, so that what it has not used is free."""
+"""``tacit series end``: ends a series, so that the slots and the room that it has not used are free."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from infra.stacks.command_options import (
     StateDir,
     checked_name,
     layout_of,
-    policy_of,
     read_file,
     server_of,
     transport_of,
@@ -71,23 +70,11 @@ def end(
 
 
 def _series(name: str, state_dir: Path | None, server: str | None) -> Series:
-    from infra.authoring.series_form import read_series
-    from infra.stacks.api import verified_log
-    from tacit.operations.series_rounds import series_called
+    from infra.authoring.series_form import logged_series, read_series
 
     path = Path(checked_name(name))
     if is_readable(path):
         return read_series(read_file(path), str(path))
     if server is not None:
         raise UsageError(f"{name}: no such file; with --server give the file of the series")
-    layout = layout_of(state_dir)
-
-    async def read() -> Series:
-        async with layout.transport() as transport:
-            log = await verified_log(transport, layout, policy_of(layout.policy_path))
-        found = series_called(log, name)
-        if found is None:
-            raise UsageError(f"the log shows no live series called {name}")
-        return found.series
-
-    return asyncio.run(read())
+    return asyncio.run(logged_series(name, state_dir)).series

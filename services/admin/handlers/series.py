@@ -21,7 +21,7 @@ async def shown(call: Call) -> Reply:
 
 
 async def end(call: Call) -> Reply:
-    """End a series in the log: no further round is asked, and what it has not used is free."""
+    """End a series in the log: no further round is asked, and the slots and room that it has not used are free."""
     own = call.part("hash")
     index = await call.admin.publishing.end_series(own)
     document = document_of(await call.admin.followed_log.live(), own)

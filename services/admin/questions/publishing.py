@@ -213,7 +213,7 @@ class Publishing:
                 "tacit series end FILE --server URL --key KEY"
             )
         try:
-            index = await self._taken(end_of(found.series, self._key, "analyst"), "its end")
+            index = await self._taken(end_of(found.series, self._key, "analyst"), "the end, so end the series again")
         except Refusal as refusal:
             raise refused(refusal) from refusal
         self._grew(index + 1)
@@ -285,16 +285,16 @@ class Publishing:
         if _published_until(fixed_of(question)) <= self._clock.now():
             return await self._found(question, act)
         try:
-            position = await self._taken(SignedLeaf.decode(question.leaf), "the recipe")
+            position = await self._taken(SignedLeaf.decode(question.leaf), "the recipe, so the recipe is sent again")
         except Refusal as refusal:
             freed = replace(question, recipe=b"", recipe_hash="", leaf=b"")
             await self._stored(question, freed, act and replace(act, outcome=refusal.rule[:64]))
             raise refused(refusal) from refusal
         return await self._stored(question, replace(question, state=QuestionState.PUBLISHED, position=position), act)
 
-    async def _taken(self, leaf: SignedLeaf, what: str) -> int:
+    async def _taken(self, leaf: SignedLeaf, unclear: str) -> int:
         """Send a leaf; returns its index in the log. Raises ``Refusal`` for a rule of the log, and ``Abort`` (503)
-        where its answer says nothing."""
+        where its answer does not say whether it has ``unclear``, which also says what follows."""
         try:
             return await send_leaf(self._log.transport, self._log.url, leaf)
         except Abort as problem:
@@ -302,7 +302,7 @@ class Publishing:
                 raise away("log", problem.detail or problem.title) from problem
             raise Refusal(problem.type.removeprefix(REFUSAL_PREFIX), problem.detail or problem.title) from problem
         except (TransportError, DecodeError) as error:
-            raise away("log", f"its answer does not say whether it has {what}, so it is to be sent again") from error
+            raise away("log", f"its answer does not say whether it has {unclear}") from error
 
     def _own_act(self, question: Question) -> Act:
         words = f"recipe {question.recipe_hash}, sent again"
