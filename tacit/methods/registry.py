@@ -9,11 +9,11 @@ from tacit.methods.flips import Flips
 from tacit.methods.krr import Krr
 from tacit.methods.one_bit import OneBit
 from tacit.methods.oue import Oue
-from tacit.methods.paper.histogram import PaperHistogram
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
 from tacit.methods.shuffled import Zsum
 from tacit.methods.shuffled_few import Flipped, Unbiased
+from tacit.methods.succinct_histogram.histogram import PaperHistogram
 
 METHODS: dict[str, type[Method]] = {
     one.NAME: one

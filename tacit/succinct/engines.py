@@ -2,7 +2,7 @@
 that has one (``Method.ENGINE``).
 
 ``tree`` is affine hashing on a tree of prefixes (``tacit.succinct.tree``), ``paper`` the histogram of Bassily and Smith
-(``tacit.methods.paper.channels``).
+(``tacit.methods.succinct_histogram.channels``).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from tacit.methods.base.affine import PUBLIC_SIZE, AffineHashing
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.estimate import Estimate
 from tacit.methods.base.method import Method
-from tacit.methods.paper.channels import PublicComponents, decoded
-from tacit.methods.paper.histogram import BETA, PaperHistogram
+from tacit.methods.succinct_histogram.channels import PublicComponents, decoded
+from tacit.methods.succinct_histogram.histogram import BETA, PaperHistogram
 from tacit.succinct.tree import (
     CONFIDENCE,
     EVERY,

@@ -28,7 +28,7 @@ from infra.lab.kit.reports import issuer_key, token_source
 from tacit.ledger.account import ChargeState
 from tacit.logview.live import LiveLog, charges_of
 from tacit.methods.base.affine import PUBLIC_SIZE, levels_of
-from tacit.methods.paper.histogram import PaperHistogram
+from tacit.methods.succinct_histogram.histogram import PaperHistogram
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe
@@ -107,7 +107,8 @@ class LocalPath:
         self.log = log_of(*(KIT.recipe_leaf(recipe) for recipe in recipes))
         self.epsilons = [float(recipe.privacy.epsilon.root["analyzer"]) for recipe in recipes]
         keeping = [
-            f"tacit.{name}.bernoulli" for name in ("methods.base.affine", "methods.krr", "methods.paper.one_bit")
+            f"tacit.{name}.bernoulli"
+            for name in ("methods.base.affine", "methods.krr", "methods.succinct_histogram.one_bit")
         ]
         telling(monkeypatch, *keeping, of=lambda threshold: (threshold, 1))
         others = ["tacit.methods.base.affine.uniform_below", "tacit.methods.krr.uniform_below"]

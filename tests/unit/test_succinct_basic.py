@@ -16,8 +16,8 @@ from scipy.stats import binom
 
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.base.draws import ONE, keep_threshold
-from tacit.methods.paper.projection import FrequencyOracle
-from tacit.methods.paper.signs import BasicRandomizer, SignReport, SignSums, sign_at
+from tacit.methods.succinct_histogram.projection import FrequencyOracle
+from tacit.methods.succinct_histogram.signs import BasicRandomizer, SignReport, SignSums, sign_at
 from tests.kit.statistics import mean_and_error
 from tests.unit.device_path import classes
 from tests.unit.test_methods_draws import e_to_the

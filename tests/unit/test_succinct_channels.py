@@ -17,9 +17,9 @@ from scipy.stats import chisquare
 
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.base.draws import ONE, keep_threshold
-from tacit.methods.paper.channels import Components, Frequent, SuccinctHistogram
-from tacit.methods.paper.one_bit import OneBit
-from tacit.methods.paper.signs import SignReport, SignSums
+from tacit.methods.succinct_histogram.channels import Components, Frequent, SuccinctHistogram
+from tacit.methods.succinct_histogram.one_bit import OneBit
+from tacit.methods.succinct_histogram.signs import SignReport, SignSums
 from tests.unit.device_path import Law, classes
 from tests.unit.test_methods_draws import e_to_the
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.methods.paper.code import INNER_BITS, INNER_DISTANCE, ItemCode
-from tacit.methods.paper.reed_solomon import ReedSolomon, inverse, multiply
+from tacit.methods.succinct_histogram.code import INNER_BITS, INNER_DISTANCE, ItemCode
+from tacit.methods.succinct_histogram.reed_solomon import ReedSolomon, inverse, multiply
 
 SIZES = st.sampled_from([1, 7, 8, 12, 16, 24, 32, 40, 48, 56, 63, 64])
 

@@ -14,8 +14,8 @@ from tacit.methods.base.affine import PUBLIC_SIZE, AffineHashing
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
 from tacit.methods.krr import Krr
-from tacit.methods.paper.histogram import BETA, MOST_REPORTS, PaperHistogram
 from tacit.methods.registry import METHODS
+from tacit.methods.succinct_histogram.histogram import BETA, MOST_REPORTS, PaperHistogram
 from tacit.succinct.engines import PaperEngine, TreeEngine, engine_of
 
 SHAPE = Shape(HEAVY_HITTERS, 0, item_bits=8)

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.methods.base.draws import MIN_EPSILON0
-from tacit.methods.paper.one_bit import OneBit
-from tacit.methods.paper.signs import BasicRandomizer
+from tacit.methods.succinct_histogram.one_bit import OneBit
+from tacit.methods.succinct_histogram.signs import BasicRandomizer
 from tests.unit.test_methods_draws import e_to_the
 
 TINY = Fraction(1, 2**60)

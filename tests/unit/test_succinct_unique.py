@@ -14,8 +14,8 @@ from scipy.stats import binom
 
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.base.draws import ONE, keep_threshold
-from tacit.methods.paper.signs import SignSums
-from tacit.methods.paper.unique import UniqueHitter
+from tacit.methods.succinct_histogram.signs import SignSums
+from tacit.methods.succinct_histogram.unique import UniqueHitter
 from tests.unit.device_path import classes
 from tests.unit.test_methods_draws import e_to_the
 

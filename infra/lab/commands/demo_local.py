@@ -14,7 +14,7 @@ import typer
 from infra.lab.commands.demo_played import played
 from infra.views.terminal import notes
 from tacit.methods.base.statistics import MAX_SYMBOLS_OF_ITEM
-from tacit.methods.paper.code import MAX_BITS
+from tacit.methods.succinct_histogram.code import MAX_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

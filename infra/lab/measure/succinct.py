@@ -26,8 +26,8 @@ from tacit.adapters.system import OsEntropy
 from tacit.methods.base.affine import AffineHashing
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
-from tacit.methods.paper.projection import FrequencyOracle
-from tacit.methods.paper.signs import SignSums
+from tacit.methods.succinct_histogram.projection import FrequencyOracle
+from tacit.methods.succinct_histogram.signs import SignSums
 from tacit.ports import Entropy
 from tacit.succinct.lower_bound import share_error_bound
 from tacit.succinct.supports import count_supports

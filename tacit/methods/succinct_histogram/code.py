@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from itertools import combinations
 
-from tacit.methods.paper.reed_solomon import ReedSolomon
+from tacit.methods.succinct_histogram.reed_solomon import ReedSolomon
 
 MAX_BITS = 64
 INNER_BITS = 20

@@ -23,7 +23,7 @@ from decimal import Decimal
 from hashlib import blake2b
 
 from tacit.methods.base.draws import epsilon0_from
-from tacit.methods.paper.signs import BasicRandomizer, SignReport, SignSums, sign_at
+from tacit.methods.succinct_histogram.signs import BasicRandomizer, SignReport, SignSums, sign_at
 from tacit.ports import Entropy
 
 SEED_SIZES = range(16, 65)

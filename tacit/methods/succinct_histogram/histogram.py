@@ -25,9 +25,9 @@ from tacit.methods.base.draws import ONE, epsilon0_from, hex_threshold
 from tacit.methods.base.estimate import CellModel, Estimate
 from tacit.methods.base.method import Draws, LocalMethod, Members
 from tacit.methods.base.statistics import Shape
-from tacit.methods.paper.channels import PublicComponents, SuccinctHistogram
-from tacit.methods.paper.code import MAX_BITS
-from tacit.methods.paper.one_bit import OneBit
+from tacit.methods.succinct_histogram.channels import PublicComponents, SuccinctHistogram
+from tacit.methods.succinct_histogram.code import MAX_BITS
+from tacit.methods.succinct_histogram.one_bit import OneBit
 from tacit.ports import Entropy
 
 BETA = 0.2

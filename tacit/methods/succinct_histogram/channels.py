@@ -33,9 +33,9 @@ from typing import NamedTuple, Protocol
 
 from tacit.methods.base.affine import hash_of
 from tacit.methods.base.draws import epsilon0_from
-from tacit.methods.paper.projection import FrequencyOracle
-from tacit.methods.paper.signs import BasicRandomizer, SignReport, SignSums
-from tacit.methods.paper.unique import UniqueHitter
+from tacit.methods.succinct_histogram.projection import FrequencyOracle
+from tacit.methods.succinct_histogram.signs import BasicRandomizer, SignReport, SignSums
+from tacit.methods.succinct_histogram.unique import UniqueHitter
 from tacit.ports import Entropy
 
 MAX_REPORTS = 1 << 40

@@ -22,8 +22,8 @@ import sys
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from tacit.methods.paper.code import ItemCode
-from tacit.methods.paper.signs import BasicRandomizer, SignReport, SignSums, sign_at
+from tacit.methods.succinct_histogram.code import ItemCode
+from tacit.methods.succinct_histogram.signs import BasicRandomizer, SignReport, SignSums, sign_at
 from tacit.ports import Entropy
 
 _STEPS = 60
