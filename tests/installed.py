@@ -38,6 +38,13 @@ print(json.dumps({"failed": failed, "seen": seen, "level": level(), "multibuffer
 """A program: imports every module of the packages in its argument; says which lack what, and if the C code runs."""
 
 
+def without_modules(program: str, *names: str) -> str:
+    """What ``program`` prints in an interpreter of this environment that lacks the modules ``names``."""
+    program = f"import sys; sys.modules.update(dict.fromkeys({names!r}))\n{program}"
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS, cwd=ROOT).stdout
+
+
 def without_compiler(home: Path) -> dict[str, str]:
     """An environment for subprocesses with no C compiler, and with no cache but below ``home``."""
     nothing = home / "no-programs"

@@ -11,14 +11,13 @@ import hashlib
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-import gmpy2
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from gmpy2 import mpz
 
 from tacit.errors import CryptoError, DecodeError
 from tacit.ports import Entropy
+from tacit.tokens.modular import invert, mpz, powmod
 
 HASH_SIZE = 48
 
@@ -129,7 +128,7 @@ def _decoded_key(spki: bytes) -> TokenKey:
     if not isinstance(loaded, rsa.RSAPublicKey) or loaded.key_size != TOKEN_KEY_BITS:
         raise DecodeError("token key is not a 2048-bit RSA key")
     key = TokenKey.from_public_key(loaded)
-    if key.spki != spki or not gmpy2.is_odd(key.n) or key.e != PUBLIC_EXPONENT:
+    if key.spki != spki or key.n % 2 == 0 or key.e != PUBLIC_EXPONENT:
         raise DecodeError("token key is not in the form of RFC 9578")
     return key
 
@@ -174,10 +173,10 @@ def blind_with(public_key: TokenKey, prepared: bytes, *, salt: bytes, r: int | m
     m = mpz(int.from_bytes(pss_encode(prepared, n.bit_length() - 1, salt), "big"))
     try:
         # one inversion covers both: m r is invertible only if m and r are
-        inverse = gmpy2.invert(m * r % n, n) * m % n
+        inverse = invert(m * r % n, n) * m % n
     except ZeroDivisionError as error:
         raise CryptoError("blinding: message or factor is not invertible") from error
-    z = m * gmpy2.powmod(r, public_key.e, n) % n
+    z = m * powmod(r, public_key.e, n) % n
     return int(z).to_bytes(public_key.modulus_len, "big"), BlindState(int(inverse))
 
 

@@ -7,6 +7,7 @@ binder``. The output is one continuous stream.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -16,11 +17,17 @@ _DOMAIN = 0x01
 
 
 @cache
-def _turbo_shake() -> Any:
-    """The module that computes the streams, loaded at its first use: it parses declarations of C for long."""
-    from Crypto.Hash import TurboSHAKE128
+def _turbo_shake() -> Callable[..., Any]:
+    """What makes the streams, loaded at its first use: pycryptodome parses declarations of C for long, and a device
+    that computes with kernels needs none of it."""
+    try:
+        from Crypto.Hash import TurboSHAKE128
+    except ModuleNotFoundError:
+        from tacit.vdaf.turbo_shake import Stream
 
-    return TurboSHAKE128
+        return Stream
+    new: Callable[..., Any] = TurboSHAKE128.new
+    return new
 
 
 class Xof(ABC):
@@ -66,7 +73,7 @@ class XofTurboShake128(Xof):
         if len(seed) > 0xFF:
             raise ValueError(f"a seed of {len(seed)} bytes is too long")
         message = len(dst).to_bytes(2, "little") + dst + bytes((len(seed),)) + seed + binder
-        self._stream = _turbo_shake().new(domain=_DOMAIN, data=message)
+        self._stream = _turbo_shake()(domain=_DOMAIN, data=message)
 
     def next(self, length: int) -> bytes:
         """The next ``length`` bytes of the stream."""
