@@ -20,7 +20,7 @@ from client_agent.panprivate.watches import Watches
 from client_agent.training import Ask, Trainer
 from tacit.methods.base.method import Answer, Measurement
 from tacit.models.devices import device_side
-from tacit.models.faces.watched import is_watched
+from tacit.models.interfaces.watched import is_watched
 from tacit.ports import Clock, Entropy
 from tacit.recipe import derive
 from tacit.recipe.encoder import MISSING, encoder_of, misread

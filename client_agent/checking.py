@@ -11,7 +11,7 @@ from client_agent.data import audience
 from client_agent.data.sources import Reading, open_source, read
 from tacit.adapters.disk.files import read_bounded
 from tacit.errors import DecodeError, UsageError
-from tacit.models.faces.watched import is_watched
+from tacit.models.interfaces.watched import is_watched
 from tacit.recipe.encoder import misread
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import parse_policy

@@ -33,7 +33,7 @@ from tacit.codec import unb64url
 from tacit.errors import Refusal
 from tacit.logview.live import LiveLog, LiveRecipe
 from tacit.models.devices import device_side
-from tacit.models.faces.device import Channel
+from tacit.models.interfaces.device import Channel
 from tacit.pauses import uniform
 from tacit.ports import Clock, Entropy, Transport
 from tacit.recipe import asking, derive

@@ -21,7 +21,7 @@ from tacit import bhttp
 from tacit.answers import retry_after
 from tacit.errors import Refusal
 from tacit.models.devices import device_side
-from tacit.models.faces.device import DeviceSide, Fate
+from tacit.models.interfaces.device import DeviceSide, Fate
 from tacit.pauses import uniform
 from tacit.ports import Clock, Entropy, TransportError
 

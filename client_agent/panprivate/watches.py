@@ -19,7 +19,7 @@ from client_agent.panprivate.watch import ASIDE, SUFFIX, DamagedStateError, Even
 from tacit.codec import b64url
 from tacit.counting_words import counted
 from tacit.errors import DecodeError, TacitError, UsageError
-from tacit.models.faces.watched import most_of
+from tacit.models.interfaces.watched import most_of
 from tacit.ports import Clock, Entropy
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy

@@ -19,7 +19,7 @@ from infra.stacks.layout import Layout
 from tacit.adapters.disk.files import read_bounded
 from tacit.errors import UsageError
 from tacit.methods.base.statistics import STATISTICS
-from tacit.models.faces.watched import is_watched
+from tacit.models.interfaces.watched import is_watched
 from tacit.recipe.derive import design_of, labels
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.encoder_specs import Attributes, Domain, Number

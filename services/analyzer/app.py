@@ -24,8 +24,8 @@ from tacit.aggregator.one_server.wiring import open_with, uploading_gateways
 from tacit.aggregator.parties import PartyTable
 from tacit.aggregator.state_keys import read_state_keys
 from tacit.errors import Refusal
-from tacit.models.faces.server import ServerSide
 from tacit.models.forms import form_of
+from tacit.models.interfaces.server import ServerSide
 from tacit.models.one_server import ANALYZER
 from tacit.models.parties import SHUFFLER
 from tacit.models.servers import server_side

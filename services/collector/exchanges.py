@@ -20,7 +20,7 @@ from tacit.answers import retry_after
 from tacit.codec import unb64url
 from tacit.errors import Refusal
 from tacit.messages import BatchMode
-from tacit.models.faces.one_server_collector import OneServerSource
+from tacit.models.interfaces.one_server_collector import OneServerSource
 from tacit.models.secure_aggregation.collector import DapSource
 from tacit.ports import HttpResponse
 from tacit.problem import problem_type

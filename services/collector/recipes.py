@@ -15,7 +15,7 @@ from tacit.logview.live import LiveLog, LiveRecipe, LiveSeries, charges_of
 from tacit.logview.paged import log_at
 from tacit.logview.stored import LeavesTx, StoredLog, stored_live
 from tacit.models.collectors import collector_side
-from tacit.models.faces.collector import CollectorSide, Source
+from tacit.models.interfaces.collector import CollectorSide, Source
 from tacit.recipe.charges import rightful
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult

@@ -23,8 +23,8 @@ from tacit.aggregator.one_server.uploads import Uploads
 from tacit.aggregator.one_server.wiring import open_with, uploading_gateways
 from tacit.aggregator.parties import PartyTable
 from tacit.errors import Refusal, UsageError
-from tacit.models.faces.server import ServerSide
 from tacit.models.forms import form_of
+from tacit.models.interfaces.server import ServerSide
 from tacit.models.parties import SHUFFLER
 from tacit.models.servers import shuffler_side
 from tacit.roles.analyzer import AnalyzerParty

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tacit.errors import Refusal
-from tacit.models.faces.collector import CollectorSide
 from tacit.models.forms import unsupported
+from tacit.models.interfaces.collector import CollectorSide
 from tacit.models.local.collector import LocalCollector
 from tacit.models.local.form import Local
 from tacit.models.pan_private.form import PanPrivate

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tacit.errors import Refusal
-from tacit.models.faces.device import DeviceSide
-from tacit.models.faces.mixed import MixedDevice
 from tacit.models.forms import unsupported
+from tacit.models.interfaces.device import DeviceSide
+from tacit.models.interfaces.mixed import MixedDevice
 from tacit.models.local.device import LocalDevice
 from tacit.models.pan_private.device import PanPrivateDevice
 from tacit.models.pan_private_single.device import PanPrivateSingleDevice

@@ -4,7 +4,7 @@ Two aggregators need none: their part follows from the DAP task (``tacit.roles``
 from __future__ import annotations
 
 from tacit.errors import Refusal
-from tacit.models.faces.server import ServerSide
+from tacit.models.interfaces.server import ServerSide
 from tacit.models.local.form import Local
 from tacit.models.local.server import LocalServer
 from tacit.models.pan_private.form import PanPrivate

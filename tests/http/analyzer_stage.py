@@ -33,7 +33,7 @@ from tacit.aggregator.keys import generate_hpke_key, write_hpke_key
 from tacit.aggregator.log_follower import FOLLOWER
 from tacit.aggregator.state_keys import write_state_key
 from tacit.models.devices import device_side
-from tacit.models.faces.device import Verdict
+from tacit.models.interfaces.device import Verdict
 from tacit.ports import HttpResponse
 from tacit.recipe.model import Recipe
 from tacit.service.app import DRIVERS, Deps

@@ -39,7 +39,7 @@ from tacit.aggregator.log_follower import FOLLOWER
 from tacit.codec import b64url
 from tacit.messages import Role
 from tacit.models.devices import device_side
-from tacit.models.faces.device import Verdict
+from tacit.models.interfaces.device import Verdict
 from tacit.operations.results import CollectorAccess
 from tacit.operations.yields import Yield, read_yield
 from tacit.ports import HttpResponse

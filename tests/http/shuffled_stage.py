@@ -21,7 +21,7 @@ from tacit import media_types
 from tacit.aggregator.keys import write_hpke_key
 from tacit.aggregator.log_follower import FOLLOWER
 from tacit.models.devices import device_side
-from tacit.models.faces.device import Verdict
+from tacit.models.interfaces.device import Verdict
 from tacit.ports import HttpResponse
 from tacit.recipe.model import Recipe
 from tacit.service.base.keys import write_signing_key

@@ -29,7 +29,7 @@ from tacit.media_types import PROBLEM_JSON
 from tacit.messages import ReportUploadStatus, Role, UploadErrors, UploadRequest
 from tacit.messages.framing import encode_upload_errors
 from tacit.models.devices import device_side
-from tacit.models.faces.device import Fate
+from tacit.models.interfaces.device import Fate
 from tacit.ohttp import REQUEST_CLASSES, SIZE_CLASSES, KeyConfig, generate_key_config
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps

@@ -14,7 +14,7 @@ from tacit.aggregator.one_server.records import packed
 from tacit.aggregator.own_leaves import PAUSES
 from tacit.aggregator.state_keys import generate_state_key, state_key_text
 from tacit.codec import b64url
-from tacit.models.faces.device import Fate
+from tacit.models.interfaces.device import Fate
 from tacit.recipe.model import Recipe
 from tacit.tlog.leaves import LeafType, OptIn
 from tests.http.analyzer_stage import GATEWAY_TOKEN, KIT, OPERATOR_TOKEN, B, Stage, analyzer_stage

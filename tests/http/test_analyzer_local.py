@@ -20,7 +20,7 @@ from tacit import media_types
 from tacit.messages.one_server import OneServerReport
 from tacit.methods.base.affine import AffineHashing
 from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
-from tacit.models.faces.device import Fate
+from tacit.models.interfaces.device import Fate
 from tacit.models.local.device import LocalDevice
 from tacit.ports import HttpResponse
 from tacit.recipe.derive import randomizer_of

@@ -25,10 +25,10 @@ from tacit.logview.live import LiveLog, charges_of
 from tacit.logview.signers import LeafSigners
 from tacit.messages import Interval
 from tacit.models.devices import DEVICES, device_side
-from tacit.models.faces.collector import CollectorSide, Source
-from tacit.models.faces.device import Channel, DeviceSide, Fate, Submission, Verdict
 from tacit.models.form import Adversary, Cap, Form
 from tacit.models.forms import FORMS
+from tacit.models.interfaces.collector import CollectorSide, Source
+from tacit.models.interfaces.device import Channel, DeviceSide, Fate, Submission, Verdict
 from tacit.models.parties import Analyst, Attester, Gateway, Issuer, Parties, Relay, Server, UnknownParties
 from tacit.operations.checking import Checked, RuleVerdict
 from tacit.ports import Entropy

@@ -141,7 +141,7 @@ async def test_a_collection_that_breaks_at_the_collector_holds_up_no_other_and_i
     await stage.step()
     stage.leader.ready = True
     with monkeypatch.context() as patch:
-        patch.setattr("tacit.models.faces.collector.release_document", broken)
+        patch.setattr("tacit.models.interfaces.collector.release_document", broken)
         stage.clock.jump(7)
         await stage.step()
     shown = await stage.show(first["id"])

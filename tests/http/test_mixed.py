@@ -19,7 +19,7 @@ from tacit import media_types
 from tacit.aggregator.filling import look_at
 from tacit.errors import UsageError
 from tacit.messages import ReportMetadata, UploadRequest
-from tacit.models.faces.device import Fate
+from tacit.models.interfaces.device import Fate
 from tacit.roles.client import bound_report, shard
 from tacit.task.one_server import Contents
 from tacit.task.onward import ToLeader

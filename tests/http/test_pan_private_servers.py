@@ -23,7 +23,7 @@ from tacit.messages import Report, Role, UploadRequest
 from tacit.messages.slices import UploadSlices, slice_job, slice_uploads
 from tacit.models.collectors import collector_side
 from tacit.models.devices import device_side
-from tacit.models.faces.device import Fate
+from tacit.models.interfaces.device import Fate
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.ristretto import RISTRETTO255
 from tacit.panprivate.state import known_bit

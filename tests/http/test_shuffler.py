@@ -13,7 +13,7 @@ from services.shuffler.app import STORE, TELLING
 from services.shuffler.telling import PAUSES
 from tacit.aggregator.filling import look_at
 from tacit.messages.chunk import MessageChunk
-from tacit.models.faces.device import Fate
+from tacit.models.interfaces.device import Fate
 from tacit.task.shuffled import message_size, split
 from tacit.tlog.leaves import LeafType, OptIn
 from tests.http.analyzer_stage import COLLECTOR_TOKEN, GATEWAY_TOKEN, OPERATOR_TOKEN

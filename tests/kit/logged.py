@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tacit.models.faces.one_server import AnalyzerChannel
+from tacit.models.interfaces.one_server import AnalyzerChannel
 from tacit.models.secure_aggregation.device import DapChannel
 from tacit.panprivate.stored import OneServer, TwoServers
 from tacit.vdaf.count_vec import Prio3CountVec

@@ -36,7 +36,7 @@ from tacit.logview.live import LiveLog
 from tacit.methods.base.draws import ONE
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
-from tacit.models.faces.device import Submission
+from tacit.models.interfaces.device import Submission
 from tacit.models.secure_aggregation.device import DapChannel
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Recipe

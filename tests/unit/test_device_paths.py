@@ -35,7 +35,7 @@ from tacit.logview.live import LiveLog, charges_of
 from tacit.methods.base.draws import BYTES, ONE
 from tacit.methods.bounded import DRAW_BITS, DRAW_BYTES, weight_thresholds
 from tacit.methods.shuffled_few import Unbiased
-from tacit.models.faces.device import Submission
+from tacit.models.interfaces.device import Submission
 from tacit.models.secure_aggregation.device import DapChannel
 from tacit.recipe.model import Recipe
 from tacit.task.one_server import OneServerTask

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 FORMS = re.compile(r"tacit\.models\.(form|forms|parties|one_server|\w+\.form)")
-"""Forms of models: they lie below recipes, while the other faces in the same folders lie above them."""
+"""Forms of models: they lie below recipes, while the other sides in the same folders lie above them."""
 
 
 @pytest.fixture(scope="module")

@@ -23,8 +23,8 @@ from tacit.errors import FieldError, ReportError, ReportRejected
 from tacit.messages import Role, UploadRequest
 from tacit.messages.one_server import OneServerReport
 from tacit.models.devices import DEVICES, device_side
-from tacit.models.faces.device import Fate
 from tacit.models.forms import form_of
+from tacit.models.interfaces.device import Fate
 from tacit.models.servers import shuffler_side
 from tacit.operations.status import TaskStatus
 from tacit.recipe.charges import is_refundable

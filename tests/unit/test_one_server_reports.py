@@ -18,7 +18,7 @@ from tacit.errors import DecodeError, Refusal, ReportRejected
 from tacit.messages import HpkeCiphertext
 from tacit.messages.one_server import MAX_ONE_SERVER_REPORT, OneServerReport
 from tacit.models.devices import device_side
-from tacit.models.faces.device import Fate
+from tacit.models.interfaces.device import Fate
 from tacit.models.pan_private_single.device import PanPrivateSingleDevice
 from tacit.models.pan_private_single.task import one_server_task
 from tacit.models.servers import server_side

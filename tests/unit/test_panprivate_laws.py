@@ -19,7 +19,7 @@ from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
 from tacit.models.devices import device_side
-from tacit.models.faces.watched import Stored
+from tacit.models.interfaces.watched import Stored
 from tacit.panprivate.discrete_logarithm import DiscreteLogarithm
 from tacit.panprivate.elgamal import Ciphertext
 from tacit.panprivate.two_servers import SharedCell, opened_share, sealed_shares

@@ -24,9 +24,9 @@ from tacit.messages import UploadRequest
 from tacit.messages.one_server import OneServerReport
 from tacit.methods.result import rows
 from tacit.models.devices import device_side
-from tacit.models.faces.device import Channel
-from tacit.models.faces.one_server import AnalyzerChannel
 from tacit.models.forms import form_of
+from tacit.models.interfaces.device import Channel
+from tacit.models.interfaces.one_server import AnalyzerChannel
 from tacit.models.local.form import Local
 from tacit.models.pan_private.device import PanPrivateChannel
 from tacit.models.secure_aggregation.device import DapChannel

@@ -24,7 +24,7 @@ from tacit.methods.base.method import Answer, Measurement, Method
 from tacit.methods.flips import Flips
 from tacit.methods.shuffled import ShuffledCounts
 from tacit.models.devices import device_side
-from tacit.models.faces.watched import RandomisedCells
+from tacit.models.interfaces.watched import RandomisedCells
 from tacit.ports import Entropy
 from tacit.recipe.model import Recipe
 from tacit.recipe.randomised import Sampling

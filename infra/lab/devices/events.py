@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from infra.lab.devices.population import Data
 from tacit.errors import UsageError
 from tacit.methods.base.method import Answer
-from tacit.models.faces.watched import RandomisedCells, Stored
+from tacit.models.interfaces.watched import RandomisedCells, Stored
 from tacit.models.servers import server_side
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.two_servers import SharedCell, opened_share, sealed_shares

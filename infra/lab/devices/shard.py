@@ -40,7 +40,7 @@ from tacit.methods.base.method import Method
 from tacit.methods.base.statistics import STATISTICS
 from tacit.methods.result import MOST_LISTED
 from tacit.models.devices import device_side
-from tacit.models.faces.watched import is_watched
+from tacit.models.interfaces.watched import is_watched
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.ports import Clock, Entropy, Transport
 from tacit.recipe import derive

@@ -40,7 +40,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.extras import missing_extra
-from tacit.models.faces.watched import is_watched
+from tacit.models.interfaces.watched import is_watched
 from tacit.ports import Transport
 
 FOLDER_NAMES = {"postgres": "database", "redis": "redis", "mosquitto": "mosquitto"}

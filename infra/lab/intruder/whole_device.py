@@ -23,7 +23,7 @@ from client_agent.remembered import RememberedStore
 from infra.lab.intruder.attackers import ATTACKERS, Attacker, BestFeature
 from infra.lab.intruder.traces import ONCE, CountedEntropy, Moment, Moments, SeenDisk, Trace, mark_unread
 from infra.lab.kit.clock import SimClock
-from tacit.models.faces.watched import is_watched
+from tacit.models.interfaces.watched import is_watched
 from tacit.recipe.encoder_specs import Occurrences
 from tacit.recipe.model import Recipe
 

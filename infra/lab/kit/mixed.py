@@ -15,7 +15,7 @@ from tacit.aggregator.keys import HpkeKey
 from tacit.codec import b64url
 from tacit.messages import HpkeConfig
 from tacit.models.devices import device_side
-from tacit.models.faces.mixed import MixedChannel
+from tacit.models.interfaces.mixed import MixedChannel
 from tacit.models.parties import SHUFFLER
 from tacit.models.secure_aggregation.form import SecureAggregationParties
 from tacit.ports import Entropy

@@ -20,8 +20,8 @@ from tacit.messages import HpkeConfig
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
-from tacit.models.faces.one_server import AnalyzerChannel
 from tacit.models.forms import form_of
+from tacit.models.interfaces.one_server import AnalyzerChannel
 from tacit.models.pan_private_single.device import PanPrivateSingleDevice
 from tacit.panprivate.elgamal import Ciphertext, PrivateKey
 from tacit.panprivate.ristretto import RISTRETTO255

@@ -12,7 +12,7 @@ from tacit.aggregator.seat import NOT_OURS
 from tacit.aggregator.state_keys import find_state_key
 from tacit.errors import Fatal, Refusal
 from tacit.logview.live import LiveRecipe
-from tacit.models.faces.server import ServerSide
+from tacit.models.interfaces.server import ServerSide
 from tacit.models.parties import Server
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe import derive

@@ -6,7 +6,7 @@ from typing import Any
 
 from tacit.errors import Refusal
 from tacit.methods.result import Item, Ranked, Result
-from tacit.models.faces.one_server_collector import AnalyzerCollector
+from tacit.models.interfaces.one_server_collector import AnalyzerCollector
 from tacit.models.local.task import local_task
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder import Encoder, StringEncoder, encoder_of

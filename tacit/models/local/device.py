@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from tacit.methods.packing import Packing, packing_of
-from tacit.models.faces.one_server import AnalyzerChannel, AnalyzerDevice
+from tacit.models.interfaces.one_server import AnalyzerChannel, AnalyzerDevice
 from tacit.models.local.form import Local
 from tacit.models.local.task import local_task
 from tacit.ports import Entropy

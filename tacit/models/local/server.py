@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.methods.packing import Packing, packing_of
-from tacit.models.faces.server import ServerSide
+from tacit.models.interfaces.server import ServerSide
 from tacit.models.local.task import local_task
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.candidates import TextPrefixes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tacit.methods.packing import packing_of
-from tacit.models.faces.one_server import task_of_one_server
+from tacit.models.interfaces.one_server import task_of_one_server
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Recipe
 from tacit.task.one_server import OneServerTask

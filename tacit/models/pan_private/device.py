@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 from tacit.errors import Refusal
 from tacit.messages import Role
-from tacit.models.faces.device import Channel
-from tacit.models.faces.mixed import mixed
-from tacit.models.faces.watched import asks_whether, made_once, most_of, public_key
+from tacit.models.interfaces.device import Channel
+from tacit.models.interfaces.mixed import mixed
+from tacit.models.interfaces.watched import asks_whether, made_once, most_of, public_key
 from tacit.models.pan_private.form import PanPrivate, state_aggregators
 from tacit.models.secure_aggregation.device import DapChannel, SecureAggregationDevice
 from tacit.panprivate.stored import TwoServers

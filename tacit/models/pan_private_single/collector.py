@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.models.faces.one_server_collector import AnalyzerCollector
+from tacit.models.interfaces.one_server_collector import AnalyzerCollector
 from tacit.models.pan_private_single.task import one_server_task
 from tacit.recipe.model import Recipe
 from tacit.task.one_server import OneServerTask

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import ClassVar
 
-from tacit.models.faces.one_server import AnalyzerChannel, AnalyzerDevice
-from tacit.models.faces.watched import asks_whether, made_once, most_of, public_key
+from tacit.models.interfaces.one_server import AnalyzerChannel, AnalyzerDevice
+from tacit.models.interfaces.watched import asks_whether, made_once, most_of, public_key
 from tacit.models.one_server import analyzer_of
 from tacit.models.pan_private_single.form import PanPrivateSingle, state_key_of
 from tacit.models.pan_private_single.task import one_server_task

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.models.faces.one_server import task_of_one_server
+from tacit.models.interfaces.one_server import task_of_one_server
 from tacit.panprivate.elgamal import ciphertext_size
 from tacit.recipe.derive import labels
 from tacit.recipe.model import Recipe

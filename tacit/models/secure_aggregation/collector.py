@@ -8,7 +8,7 @@ from typing import ClassVar
 from tacit.errors import CryptoError, DecodeError, Refusal
 from tacit.hpke import KeyPair
 from tacit.messages import BatchMode, CollectionJobReq, CollectionJobResp, HpkeConfig, Interval, Role
-from tacit.models.faces.collector import CollectorSide
+from tacit.models.interfaces.collector import CollectorSide
 from tacit.models.secure_aggregation.form import aggregators_of
 from tacit.recipe.derive import hpke_config, task_of
 from tacit.recipe.model import Recipe

@@ -11,9 +11,9 @@ from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError
 from tacit.media_types import dap
 from tacit.messages import REPORT_ID_SIZE, ReportMetadata, Role, UploadRequest
 from tacit.messages.framing import decode_upload_errors
-from tacit.models.faces.device import Channel, DeviceSide, Fate, Submission, Verdict
-from tacit.models.faces.mixed import MixedDevice, mixed
 from tacit.models.forms import form_of
+from tacit.models.interfaces.device import Channel, DeviceSide, Fate, Submission, Verdict
+from tacit.models.interfaces.mixed import MixedDevice, mixed
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.ports import Entropy
 from tacit.problem import party_of, problem_type

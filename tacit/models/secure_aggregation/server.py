@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tacit.errors import DecodeError, ReportError, ReportRejected
 from tacit.messages.slices import slice_report
-from tacit.models.faces.mixed import mixing_task
-from tacit.models.faces.server import ServerSide
+from tacit.models.interfaces.mixed import mixing_task
+from tacit.models.interfaces.server import ServerSide
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.derive import task_of
 from tacit.recipe.model import Recipe

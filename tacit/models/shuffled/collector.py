@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tacit.methods.result import Buckets, Zeros
-from tacit.models.faces.one_server_collector import AnalyzerCollector
-from tacit.models.faces.release import buckets_of
+from tacit.models.interfaces.one_server_collector import AnalyzerCollector
+from tacit.models.interfaces.release import buckets_of
 from tacit.models.shuffled.task import analyzer_task, counts_of
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult

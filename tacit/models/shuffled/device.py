@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from tacit.models.faces.one_server import AnalyzerChannel, AnalyzerDevice
+from tacit.models.interfaces.one_server import AnalyzerChannel, AnalyzerDevice
 from tacit.models.parties import SHUFFLER
 from tacit.models.shuffled.form import Shuffled
 from tacit.models.shuffled.task import bundling_of, shuffler_task

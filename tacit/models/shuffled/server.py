@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tacit.errors import ReportError, ReportRejected
-from tacit.models.faces.server import ServerSide
+from tacit.models.interfaces.server import ServerSide
 from tacit.models.shuffled.task import analyzer_task, bundling_of, counts_of, shuffler_task
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.model import Recipe

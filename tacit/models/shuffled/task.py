@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tacit.errors import Refusal
 from tacit.methods.shuffled import ShuffledCounts
-from tacit.models.faces.one_server import task_of_one_server
+from tacit.models.interfaces.one_server import task_of_one_server
 from tacit.models.parties import SHUFFLER
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.model import Recipe

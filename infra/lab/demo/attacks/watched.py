@@ -13,8 +13,8 @@ from tacit.messages import REPORT_ID_SIZE, Extension, PlaintextInputShare, Repor
 from tacit.messages.one_server import OneServerReport
 from tacit.methods.flips import Flips
 from tacit.models.devices import device_side
-from tacit.models.faces.one_server import AnalyzerChannel
-from tacit.models.faces.watched import RandomisedCells
+from tacit.models.interfaces.one_server import AnalyzerChannel
+from tacit.models.interfaces.watched import RandomisedCells
 from tacit.models.pan_private.device import PanPrivateChannel
 from tacit.panprivate.elgamal import Ciphertext
 from tacit.panprivate.embedding import embed

@@ -11,7 +11,7 @@ from tacit import bhttp, media_types
 from tacit.answers import is_final
 from tacit.errors import REFUSAL_PREFIX, Refusal
 from tacit.messages import REPORT_ID_SIZE
-from tacit.models.faces.device import Channel, DeviceSide, Fate, Submission, Verdict
+from tacit.models.interfaces.device import Channel, DeviceSide, Fate, Submission, Verdict
 from tacit.models.one_server import ANALYZER
 from tacit.ports import Entropy
 from tacit.problem import party_of, problem_type

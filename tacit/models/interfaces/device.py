@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from tacit import bhttp
 from tacit.errors import Refusal
-from tacit.models.faces.watched import RandomisedCells, Stored
+from tacit.models.interfaces.watched import RandomisedCells, Stored
 from tacit.ports import Entropy
 from tacit.recipe.model import Recipe
 from tacit.tokens.binding import Preimages

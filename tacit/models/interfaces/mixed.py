@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 
 from tacit import media_types
 from tacit.messages import REPORT_ID_SIZE
-from tacit.models.faces.device import Channel, Submission
-from tacit.models.faces.one_server import AnalyzerDevice, task_of_one_server
 from tacit.models.forms import form_of
+from tacit.models.interfaces.device import Channel, Submission
+from tacit.models.interfaces.one_server import AnalyzerDevice, task_of_one_server
 from tacit.models.parties import SHUFFLER
 from tacit.ports import Entropy
 from tacit.recipe.model import Recipe

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 from tacit.hpke import KeyPair
 from tacit.messages import HpkeConfig, Interval
 from tacit.methods.result import Result
-from tacit.models.faces.release import buckets_of, release_document
+from tacit.models.interfaces.release import buckets_of, release_document
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
 

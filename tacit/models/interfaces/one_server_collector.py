@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from tacit.errors import Refusal
 from tacit.hpke import KeyPair
 from tacit.messages import HpkeConfig, Interval
-from tacit.models.faces.collector import CollectorSide
+from tacit.models.interfaces.collector import CollectorSide
 from tacit.models.one_server import ANALYZER
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
