@@ -28,10 +28,10 @@ from client_agent.upload import Uploader
 from client_agent.wallet import AttestedDevice, TokenWallet
 from tacit import ohttp
 from tacit.answers import RestingTransport
+from tacit.backoff import NEVER, Backoff, uniform
 from tacit.codec import b64url
 from tacit.errors import Refusal
 from tacit.logview.live import LiveLog, LiveRecipe
-from tacit.pauses import NEVER, Backoff, uniform
 from tacit.ports import TransportError
 from tacit.recipe.asking import LONGEST_SPREAD
 from tacit.recipe.policy import Policy

@@ -14,8 +14,8 @@ from pydantic import Field, field_validator
 
 from client_agent.data.sources import CsvSourceConfig, JsonLinesSourceConfig, SqliteSourceConfig
 from client_agent.limits import MAX_CLOCK_ERROR
+from tacit.backoff import Backoff
 from tacit.ledger.account import Account
-from tacit.pauses import Backoff
 from tacit.recipe.member_types import AttributeName, AttributeValue, DecimalText
 from tacit.service.base.config_files import ConfigPath, Frozen
 from tacit.tlog.leaves import MAX_ROTATION_SECONDS, MIN_ROTATION_SECONDS

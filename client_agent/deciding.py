@@ -29,12 +29,12 @@ from client_agent.learning.learners import Learner
 from client_agent.series import Participation
 from client_agent.supervision import unusable
 from client_agent.wallet import HeldToken, TokenWallet
+from tacit.backoff import uniform
 from tacit.codec import unb64url
 from tacit.errors import Refusal
 from tacit.logview.live import LiveLog, LiveRecipe
 from tacit.models.devices import device_side
 from tacit.models.interfaces.device import Channel
-from tacit.pauses import uniform
 from tacit.ports import Clock, Entropy, Transport
 from tacit.recipe import asking, derive
 from tacit.recipe.asking import DECIDING_SHARE, asked_until

@@ -19,10 +19,10 @@ from tacit.answers import unanswered
 from tacit.errors import CryptoError, DecodeError
 from tacit.hpke import SenderContext
 from tacit.media_types import OHTTP_REQ, OHTTP_RES
-from tacit.moments import read_date_field
 from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
 from tacit.problem import problem_type
 from tacit.service.base.vouched import VouchedTime
+from tacit.time_format import read_date_field
 
 DATE_ROUNDING_SECONDS = 60
 _DATE_LENGTH = 29

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from client_agent.agent import Agent
+from client_agent.cached_store import RememberedStore
 from client_agent.common import Common
 from client_agent.config import LOCK, AgentConfig
 from client_agent.data.sources import DataSource, open_source
@@ -24,7 +25,6 @@ from client_agent.hints import Hints, check_broker
 from client_agent.journal import AgentStore, Entry, Fact, Trouble
 from client_agent.learning.learners import Learner
 from client_agent.panprivate.watches import FOLDER, Watches
-from client_agent.remembered import RememberedStore
 from client_agent.store import SqlAgentStore
 from tacit.adapters.databases.watermark import DoubtfulError, Watermark
 from tacit.adapters.disk.files import read_bounded
@@ -32,9 +32,9 @@ from tacit.adapters.disk.folder_lock import alone_in
 from tacit.adapters.network.origins import require_secure_url
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.adapters.waiting import first_of
+from tacit.backoff import NEVER
 from tacit.errors import DecodeError, UsageError
 from tacit.logview.view import LogState
-from tacit.pauses import NEVER
 from tacit.ports import Clock, Entropy
 from tacit.service.base.config_files import MOST_BYTES
 from tacit.service.base.secret_files import read_secret

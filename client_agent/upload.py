@@ -19,10 +19,10 @@ from client_agent.oblivious import ObliviousClient
 from client_agent.supervision import words_of
 from tacit import bhttp
 from tacit.answers import retry_after
+from tacit.backoff import uniform
 from tacit.errors import Refusal
 from tacit.models.devices import device_side
 from tacit.models.interfaces.device import DeviceSide, Fate
-from tacit.pauses import uniform
 from tacit.ports import Clock, Entropy, TransportError
 
 MISSED_SECONDS = 10.0

@@ -18,9 +18,9 @@ from client_agent.config import Timing
 from client_agent.journal import AgentStore, Fact, Prefetch, note
 from client_agent.supervision import words_of
 from tacit.answers import unanswered
+from tacit.backoff import NEVER, uniform
 from tacit.errors import CryptoError, DecodeError
 from tacit.media_types import JSON, PRIVATE_TOKEN_RESPONSE
-from tacit.pauses import NEVER, uniform
 from tacit.ports import Clock, Entropy, Transport, TransportError
 from tacit.problem import problem_type
 from tacit.tlog.leaves import IssuerDirectory

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from recipe_server.room import census_room, recipe_room, series_room
+from recipe_server.page_capacity import census_room, recipe_room, series_room
 from recipe_server.rounds import ended_of, round_before, series_of, stored_series
 from recipe_server.slots import SlotTable, directory_of
 from recipe_server.store import RecipeTx
@@ -32,7 +32,6 @@ from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
 from tacit.ledger.account import Charge
 from tacit.logview.live import LiveLog
 from tacit.logview.signers import LeafSigners
-from tacit.moments import moment
 from tacit.ohttp import KeyConfig
 from tacit.recipe.census import Census
 from tacit.recipe.charges import rightful
@@ -44,6 +43,7 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.rules import series_table as series_rules
 from tacit.rules import table as rules
+from tacit.time_format import moment
 from tacit.tlog.cosignature import MAX_SKEW_SECONDS
 from tacit.tlog.leaves import (
     MAX_LOOKAHEAD,

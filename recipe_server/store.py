@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from recipe_server.models import ModelRows
+from recipe_server.page_capacity import Room
 from recipe_server.records import LoggedCensus, LoggedDirectory, LoggedKeySet, LoggedRecipe, PublishedResult
-from recipe_server.room import Room
 from recipe_server.schema import (
     CENSUS_SHARES,
     CENSUSES,

@@ -12,7 +12,7 @@ from relay.key_sets import LoggedKeySets
 from relay.service import Relay
 from tacit.adapters.network.http import HttpTransport
 from tacit.errors import UsageError
-from tacit.frames import ANSWER_OVERHEAD
+from tacit.message_frames import ANSWER_OVERHEAD
 from tacit.service.app import TROUBLES, Deps, add_driver, make_app
 from tacit.service.http.live_tokens import ShownToken
 

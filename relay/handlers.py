@@ -10,11 +10,11 @@ from relay.key_sets import LoggedKeySets
 from relay.service import Relay
 from tacit.errors import Abort
 from tacit.media_types import JSON, OHTTP_REQ
-from tacit.moments import date_field
 from tacit.service.app import DEPS, UNAVAILABLE
-from tacit.service.hot import add_hot_route
-from tacit.service.http.lean import Asking, HotRoute, Respond
+from tacit.service.fast_routes import add_hot_route
+from tacit.service.http.fast_reader import Asking, HotRoute, Respond
 from tacit.service.http.problems import Answer
+from tacit.time_format import date_field
 
 RELAY = web.AppKey("relay", Relay)
 KEY_SETS_MAX_AGE = 600

@@ -2,8 +2,8 @@
 
 Strict pass-through of RFC 9458 section 6. Only the media type and the body are forwarded, nothing about the client;
 nothing is retried; and of the gateway's answer only status, media type, body and Retry-After are returned. With frames
-(``tacit.frames``; not in RFC 9458, so the gateway must support them too) several messages share the exchange, and the
-same holds for each; a message that would fill a frame by itself is sent alone.
+(``tacit.message_frames``; not in RFC 9458, so the gateway must support them too) several messages share the exchange,
+and the same holds for each; a message that would fill a frame by itself is sent alone.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from http import HTTPStatus
 from relay.config import RelayConfig
 from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import Abort, DecodeError, UsageError
-from tacit.frames import REQUEST_OVERHEAD, FramedAnswer, decode_answers, encode_requests
 from tacit.media_types import OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES, OHTTP_RES_FRAME, PROBLEM_JSON
+from tacit.message_frames import REQUEST_OVERHEAD, FramedAnswer, decode_answers, encode_requests
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps
 from tacit.service.base.counters import TrafficCounters
-from tacit.service.framing import FrameBounds, Framing
+from tacit.service.batcher import FrameBounds, Framing
 from tacit.service.http.limits import ORDINARY_BODY, UploadBudget, busy
 from tacit.service.http.live_tokens import ShownToken
 

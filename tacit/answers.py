@@ -6,7 +6,7 @@ request (``is_final``): a problem document of DAP or of a rule of Tacit, with a 
 Anything else is sent again, the same bytes (P11, P14).
 
 ``Retry-After`` (RFC 9110 section 10.2.3) is honoured by all of them, in both of its forms and up to
-``LONGEST_RETRY_AFTER``; ``tacit.pauses.Backoff`` adds what is random. An error carries it on to where the next attempt
+``LONGEST_RETRY_AFTER``; ``tacit.backoff.Backoff`` adds what is random. An error carries it on to where the next attempt
 is planned (``unanswered``).
 """
 
@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from tacit.backoff import Backoff
 from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX, DapProblem
-from tacit.moments import read_date_field
-from tacit.pauses import Backoff
 from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
 from tacit.problem import problem_type
+from tacit.time_format import read_date_field
 
 PASSING_STATUSES: Final = frozenset({408, 421, 425, 429})
 """Those of 400 to 499 that are about the moment or the connection, not about the request."""

@@ -15,7 +15,9 @@ PROBLEM_JSON = "application/problem+json"  # RFC 9457
 OHTTP_KEYS = "application/ohttp-keys"  # RFC 9458 section 3
 OHTTP_REQ = "message/ohttp-req"  # RFC 9458 section 4
 OHTTP_RES = "message/ohttp-res"
-OHTTP_REQ_FRAME = "application/vnd.tacit.ohttp-req-frame"  # tacit.frames: ours, between a relay and its own gateway
+OHTTP_REQ_FRAME = (
+    "application/vnd.tacit.ohttp-req-frame"  # tacit.message_frames: ours, between a relay and its own gateway
+)
 OHTTP_RES_FRAME = "application/vnd.tacit.ohttp-res-frame"
 UPLOAD_REQ_FRAME = "application/vnd.tacit.upload-req-frame"  # the same between a gateway and a leader that knows it
 UPLOAD_RES_FRAME = "application/vnd.tacit.upload-res-frame"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from client_agent.config import LOCK
-from infra.base.how_busy import how_busy
+from infra.base.machine_load import how_busy
 from infra.stacks.agent_configs import usual_check_in
 from infra.stacks.agents import CONFIG_NAME
 from infra.stacks.layout import Layout

@@ -25,7 +25,6 @@ from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.extras import require_fleet
 from tacit.logview.live import LiveLog
-from tacit.moments import when
 from tacit.operations.drafting import Reserved, is_movable, is_tied, moved, soonest, with_free_slot
 from tacit.operations.pace import QUICK_EPOCH, Pace
 from tacit.ports import Clock
@@ -33,6 +32,7 @@ from tacit.recipe.asking import asked_until
 from tacit.recipe.derive import design_of
 from tacit.recipe.model import Interval, Recipe
 from tacit.recipe.series import Series
+from tacit.time_format import when
 
 KEYS_SECONDS, LOOK_SECONDS = 30.0, 1.0
 """For how long the token keys of the wanted epoch are awaited, and the pause between two reads of the log."""

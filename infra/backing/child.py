@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.base.certificate_files import CA_FILE, is_certified
-from infra.base.room import lack_of_room
+from infra.base.disk_space import lack_of_room
 from tacit.adapters.network.tls import private_context
 from tacit.errors import UsageError
 from tacit.lines import lines_of

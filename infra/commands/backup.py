@@ -12,7 +12,7 @@ from infra.base.flags import AsJson
 from infra.base.service_names import KINDS, kind_of
 from infra.views.terminal import print_json_line
 from tacit.errors import UsageError
-from tacit.moments import when
+from tacit.time_format import when
 
 Name = Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.", show_default=False)]
 Config = Annotated[Path, typer.Option("--config", help="The service's configuration, as tacit serve takes it.")]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tacit.adapters.system import SystemClock
-from tacit.moments import when
 from tacit.ports import Clock
+from tacit.time_format import when
 
 if TYPE_CHECKING:
     from client_agent.host import AgentHost, Counts

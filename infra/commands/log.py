@@ -20,9 +20,9 @@ from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import DecodeError, UsageError
 from tacit.logview.whole import MAX_BUNDLE
-from tacit.moments import when
 from tacit.monitor.findings import Finding
 from tacit.ports import Transport, TransportError
+from tacit.time_format import when
 from tacit.tlog.checkpoint import NoteKey
 
 if TYPE_CHECKING:

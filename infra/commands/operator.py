@@ -20,10 +20,10 @@ from infra.stacks.workers import service_part
 from infra.views.terminal import answers, notes, plain_table, print_json
 from tacit.adapters.network.http import HttpTransport
 from tacit.errors import UsageError
-from tacit.moments import moment
 from tacit.operations.calls import call
 from tacit.service.http.token_files import first_token
 from tacit.service.metric_names import PATH
+from tacit.time_format import moment
 
 ANSWER_SECONDS = 10.0
 PAGE = 200

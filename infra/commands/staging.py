@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from infra.base.how_busy import how_busy
+from infra.base.machine_load import how_busy
 from infra.commands.images import Base
 from infra.commands.images import images as images_command
 from infra.commands.results import collector_access

@@ -15,8 +15,8 @@ from rich.text import Text
 from infra.stacks.command_options import AsJson, StateDir, layout_of
 from infra.stacks.layout import Layout
 from infra.views.terminal import answers, plain_table, print_json, styled
-from tacit.moments import when
 from tacit.native_level import BATCHES, OFF, PRIO3
+from tacit.time_format import when
 
 if TYPE_CHECKING:
     from tacit.operations.issuance import SlotIssuance

@@ -21,8 +21,8 @@ from client_agent.config import AgentConfig, Announcements
 from infra.stacks.agent_configs import agent_config
 from infra.stacks.layout import Layout
 from infra.stacks.options import ATTRIBUTES
+from tacit.backoff import uniform
 from tacit.errors import DecodeError, UsageError
-from tacit.pauses import uniform
 from tacit.ports import Entropy
 from tacit.service.base.secret_files import read_secret, write_secret
 from tacit.tokens.software_root import SoftwareRoot

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from infra.base.how_busy import how_busy
+from infra.base.machine_load import how_busy
 from infra.stacks.layout import INDEX, Layout, claim_folder, load_layout
 from infra.stacks.options import StackOptions
 from tacit.adapters.system import OsEntropy, SystemClock

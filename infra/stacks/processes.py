@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
-from infra.base.room import lack_of_room
+from infra.base.disk_space import lack_of_room
 from infra.stacks.deployment import Parts
 from infra.stacks.layout import Layout
 from infra.stacks.workers import Part

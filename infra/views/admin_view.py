@@ -14,7 +14,7 @@ from infra.views.rules_view import rules_text
 from infra.views.terminal import notes, plain_table, styled
 from tacit.client import Act, Check, Fleet, Operator, Person, Question
 from tacit.errors import UsageError
-from tacit.moments import when
+from tacit.time_format import when
 
 
 def question_of(operator: Operator, name: str) -> Question:

@@ -16,8 +16,8 @@ from client_agent.journal import Entry, Fact
 from client_agent.runner import OVER
 from infra.views.terminal import STYLES, answers, plain_table, styled
 from tacit.counting_words import counted
-from tacit.moments import when
 from tacit.ports import Clock
+from tacit.time_format import when
 
 GATHER_SECONDS = 1.0
 """For how long identical events of several agents are gathered into one line."""

@@ -13,10 +13,10 @@ from rich.text import Text
 from infra.views.terminal import plain_table, span, styled
 from tacit.counting_words import counted
 from tacit.ledger.balance import computed_epsilon
-from tacit.moments import when
 from tacit.operations.burn_down import BurnDown
 from tacit.operations.ledger import Plan
 from tacit.rules.budget import period_text
+from tacit.time_format import when
 
 BAR = 30
 MOST_RECIPES = 24

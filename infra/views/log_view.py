@@ -15,8 +15,8 @@ from infra.views.plain import visible
 from infra.views.terminal import plain_table
 from tacit.codec import b64url
 from tacit.logview.whole import Tick
-from tacit.moments import when
 from tacit.monitor.findings import Finding
+from tacit.time_format import when
 
 FEW = 2000
 """Number of pieces below which a bar would only flicker."""

@@ -6,13 +6,13 @@ from infra.views.influence_words import influence_words
 from infra.views.terminal import notes, span
 from tacit.models.form import Cap
 from tacit.models.forms import form_of
-from tacit.moments import when
 from tacit.operations.outlook import Hiding, Outlook, RankedOutlook, SharesOutlook, outlook
 from tacit.operations.watched_outlook import WatchedOutlook
 from tacit.recipe.asking import DECIDING_SHARE, asked_until
 from tacit.recipe.claims import sample_of
 from tacit.recipe.encoder_specs import Occurrences
 from tacit.recipe.model import Interval, Recipe
+from tacit.time_format import when
 
 
 def tell_warnings(recipe: Recipe) -> None:

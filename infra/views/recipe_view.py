@@ -20,7 +20,6 @@ from tacit.dp.claim import stated_epsilon
 from tacit.errors import Refusal
 from tacit.models.form import Cap
 from tacit.models.forms import form_of, known
-from tacit.moments import when
 from tacit.operations.checking import Checked
 from tacit.recipe.asking import asked_until
 from tacit.recipe.claims import claim_of
@@ -30,6 +29,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.randomised import RandomizerSpec, VdafSpec
 from tacit.recipe.rounding import rounding_words
+from tacit.time_format import when
 
 STATES = {
     "file": "a file; not published",

@@ -26,8 +26,8 @@ from tacit.methods.figures import (
     with_margin,
 )
 from tacit.methods.result import answers
-from tacit.moments import when
 from tacit.recipe.cautions import cautions, devices, missing_share
+from tacit.time_format import when
 
 WHOSE = {"recipe": "as the recipe states", "analyst": "as you state"}
 

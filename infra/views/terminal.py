@@ -15,7 +15,7 @@ from rich.text import Text
 
 from infra.views.plain import escaped, harmless
 from tacit.methods.figures import interval
-from tacit.moments import when
+from tacit.time_format import when
 
 BAR_WIDTH = 34
 CURVE = "▁▂▃▄▅▆▇█"

@@ -13,16 +13,16 @@ from services.analyzer.releases import Releases
 from services.analyzer.store import AnalyzerStore
 from tacit.adapters.network.http import HttpTransport
 from tacit.aggregator.credentials import held_keys
-from tacit.aggregator.filling import Fillings
 from tacit.aggregator.kernels import show_batch_kernels
 from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.metrics import add_aggregator_metrics
-from tacit.aggregator.one_server.seat import ServerIdentity, ServerSeat
+from tacit.aggregator.one_server.participant import ServerIdentity, ServerSeat
 from tacit.aggregator.one_server.uploads import Uploads
 from tacit.aggregator.one_server.wiring import open_with, uploading_gateways
 from tacit.aggregator.parties import PartyTable
 from tacit.aggregator.state_keys import read_state_keys
+from tacit.aggregator.yield_looks import Fillings
 from tacit.errors import Refusal
 from tacit.models.forms import form_of
 from tacit.models.interfaces.server import ServerSide

@@ -11,11 +11,11 @@ from services.analyzer.chunks import Chunks
 from services.analyzer.releases import Releases
 from services.analyzer.store import AnalyzerTx
 from tacit import media_types
-from tacit.aggregator.filling import Fillings
 from tacit.aggregator.http import told_look
 from tacit.aggregator.one_server.handlers import ReportHandlers
 from tacit.aggregator.one_server.uploads import Uploads
 from tacit.aggregator.parties import PartyTable
+from tacit.aggregator.yield_looks import Fillings
 from tacit.errors import Refusal
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import read_body

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
+from services.collector.batch_yield import Fillings
 from services.collector.config import CollectorConfig
 from services.collector.drivers import PublishDriver
-from services.collector.filling import Fillings
 from services.collector.handlers import ADMIN, OPERATOR, Handlers
 from services.collector.metrics import add_collector_metrics
 from services.collector.recipes import Recipes

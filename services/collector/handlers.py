@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from services.collector.filling import Fillings
+from services.collector.batch_yield import Fillings
 from services.collector.recipes import Known, Recipes
 from services.collector.records import Collection
 from services.collector.releases import Releases

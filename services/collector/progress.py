@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from services.collector.records import Collection, CollectionState, Result
 from services.collector.store import CollectorStore
 from tacit.answers import is_final, retry_after
+from tacit.backoff import LONGEST_PAUSE, Backoff
 from tacit.models.interfaces.collector import Source
-from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.ports import HttpResponse
 from tacit.problem import read_problem
 from tacit.roles.collector import AggregateResult

@@ -8,9 +8,9 @@ from aiohttp import web
 
 from services.gateway.config import GatewayConfig
 from services.gateway.drivers import Forgetting, KeyRotation, Publishing
-from services.gateway.framed import frames_url
 from services.gateway.handlers import GATEWAY, Handlers
 from services.gateway.keys import KeyRing
+from services.gateway.leader_uploads import frames_url
 from services.gateway.ports import ReplayWindow
 from services.gateway.service import Gateway
 from services.gateway.store import RedisReplayWindow, ReplayStore
@@ -18,7 +18,7 @@ from tacit import ohttp
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
-from tacit.frames import MOST_UPLOAD_BYTES
+from tacit.message_frames import MOST_UPLOAD_BYTES
 from tacit.multibuffer.library import level
 from tacit.native_level import BATCHES
 from tacit.service import operated

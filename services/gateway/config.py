@@ -59,7 +59,7 @@ class GatewayConfig(ServiceConfig):
     """Most bytes that all requests together may hold; above this, relays get 503. Requests above 262,144 bytes may
     hold half of it."""
     max_frame: PositiveInt = 4 << 20
-    """Most bytes of one frame (``tacit.frames``) of a relay that sends several messages together."""
+    """Most bytes of one frame (``tacit.message_frames``) of a relay that sends several messages together."""
     max_frame_messages: PositiveInt = 256
     """Most messages in one frame."""
     group_delay: float = Field(default=0.005, ge=0, le=1)

@@ -9,8 +9,8 @@ from services.gateway.logged import read_shown
 from services.gateway.ports import ReplayWindow
 from services.gateway.service import Gateway
 from tacit.answers import retry_after
+from tacit.backoff import LONGEST_PAUSE, Backoff
 from tacit.media_types import JSON
-from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.ports import HttpResponse, Transport, TransportError
 from tacit.service.app import Deps
 from tacit.service.base.log import get_logger

@@ -8,11 +8,11 @@ from aiohttp import web
 
 from services.gateway.service import Gateway
 from tacit import ohttp
-from tacit.frames import decode_requests, encode_answers
 from tacit.media_types import OHTTP_KEYS, OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES, OHTTP_RES_FRAME
-from tacit.service.hot import add_hot_route
+from tacit.message_frames import decode_requests, encode_answers
+from tacit.service.fast_routes import add_hot_route
 from tacit.service.http.callers import CALLERS, Callers
-from tacit.service.http.lean import Asking, HotRoute, Respond
+from tacit.service.http.fast_reader import Asking, HotRoute, Respond
 from tacit.service.http.problems import Answer
 
 GATEWAY = web.AppKey("gateway", Gateway)
@@ -44,7 +44,7 @@ class Handlers:
         return Answer(sealed, {"Content-Type": OHTTP_RES})
 
     async def post_frame(self, frame: bytes) -> Answer:
-        """Answer every message of a frame (``tacit.frames``) of an authenticated relay."""
+        """Answer every message of a frame (``tacit.message_frames``) of an authenticated relay."""
         config, budget = self._gateway.config, self._gateway.budget
         with budget.reserve(len(frame)):
             bound = config.max_frame_messages

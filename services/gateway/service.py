@@ -15,15 +15,15 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from services.gateway.config import GatewayConfig
-from services.gateway.framed import FramedUploads
 from services.gateway.keys import KeyRing
+from services.gateway.leader_uploads import FramedUploads
 from services.gateway.opening import OpenAll, Opening
 from services.gateway.ports import ReplayWindow, SeenRequest
 from services.gateway.targets import DATE_STEP, AllowList, Target, refused_target, request_date
 from tacit import bhttp, ohttp
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, drop_frames
-from tacit.frames import FramedAnswer
 from tacit.media_types import OHTTP_RES, PROBLEM_JSON, UPLOAD_REQ_FRAME, is_a
+from tacit.message_frames import FramedAnswer
 from tacit.multibuffer.ohttp import decapsulate_all
 from tacit.ports import Exchange, GroupTransport, HttpResponse, TransportError
 from tacit.service.app import Deps, own_fault

@@ -18,8 +18,8 @@ from tacit.aggregator.kernels import show_aggregator_kernels
 from tacit.aggregator.keys import HpkeKey, read_peer_tokens
 from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.metrics import add_aggregator_metrics
+from tacit.aggregator.participant import AggregatorSeat
 from tacit.aggregator.parties import PARTIES, Parties
-from tacit.aggregator.seat import AggregatorSeat
 from tacit.messages import Role
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.service.app import TROUBLES, Deps, add_store, make_app

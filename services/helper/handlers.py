@@ -19,7 +19,7 @@ from tacit.aggregator.parties import Parties
 from tacit.codec import b64url
 from tacit.errors import Abort, DapAbort, DapProblem
 from tacit.messages import AggregationJobContinueReq
-from tacit.messages.framing import decode_framed
+from tacit.messages.version_codec import decode_framed
 from tacit.roles.aggregator import Party
 from tacit.service.documents.openapi import page_of
 from tacit.service.http.callers import CALLERS

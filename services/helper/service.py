@@ -15,8 +15,8 @@ from tacit.aggregator.records import recipe_status
 from tacit.aggregator.work import resource_id
 from tacit.errors import CryptoError, DapAbort, DapProblem, DecodeError, Fatal, Refusal
 from tacit.messages import AggregateShare, AggregateShareReq, AggregationJobResp, BatchMode, Role
-from tacit.messages.framing import decode_framed
 from tacit.messages.slices import JobSlices, ReportSlices, slice_job
+from tacit.messages.version_codec import decode_framed
 from tacit.roles import batches
 from tacit.roles import helper as role
 from tacit.roles.aggregator import Party

@@ -12,9 +12,9 @@ from services.leader.arrivals import Arrivals, Bells, bells_of
 from services.leader.collection import Collections
 from services.leader.config import LeaderConfig, LeaderLimits
 from services.leader.coordinator import Coordinator
-from services.leader.forgetting import LOOK_SECONDS as FORGET_LOOK
-from services.leader.forgetting import Forgetting
 from services.leader.handlers import Handlers
+from services.leader.helper_job_cleanup import LOOK_SECONDS as FORGET_LOOK
+from services.leader.helper_job_cleanup import Forgetting
 from services.leader.metrics import add_leader_metrics
 from services.leader.retrying import LeaderJobs
 from services.leader.senders import Senders, senders_of
@@ -26,18 +26,18 @@ from services.leader.work import JobWork
 from services.leader.workers import Workers
 from tacit.adapters.network.http import HttpTransport
 from tacit.aggregator.credentials import held_keys, read_credentials
-from tacit.aggregator.filling import Fillings
 from tacit.aggregator.http import name_task
 from tacit.aggregator.kernels import show_aggregator_kernels
 from tacit.aggregator.keys import HpkeKey, read_peer_tokens
 from tacit.aggregator.log_follower import follow_log
+from tacit.aggregator.participant import AggregatorSeat
 from tacit.aggregator.parties import PARTIES, Parties
-from tacit.aggregator.seat import AggregatorSeat
+from tacit.aggregator.yield_looks import Fillings
 from tacit.messages import Role
 from tacit.models.parties import SHUFFLER
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.service.app import COUNT, TROUBLES, Deps, add_driver, add_store, make_app
-from tacit.service.hot import add_hot_route
+from tacit.service.fast_routes import add_hot_route
 from tacit.service.http.callers import Callers, gateway_tokens, tokens_of
 from tacit.service.http.limits import ByteBudget
 from tacit.service.http.live_tokens import Accepted, ShownToken

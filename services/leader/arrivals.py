@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from services.leader.store import LeaderStore
 from tacit.adapters.databases.signals import LONGEST_TEXT, Bell, Signals
+from tacit.backoff import uniform
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
-from tacit.pauses import uniform
 from tacit.ports import Entropy
 
 TOPIC = "stored"

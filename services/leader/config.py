@@ -7,7 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from tacit.aggregator.config import AggregatorConfig
-from tacit.pauses import LONGEST_PAUSE, Backoff
+from tacit.backoff import LONGEST_PAUSE, Backoff
 from tacit.recipe.policy import UPLOADS
 from tacit.service.base.config_files import ConfigPath, Frozen
 

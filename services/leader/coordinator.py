@@ -21,7 +21,7 @@ from tacit.roles.aggregator import Party
 from tacit.roles.leader import SHARE_OVERHEAD, report_bytes, share_size
 from tacit.service.app import Deps
 from tacit.service.base.log import get_logger
-from tacit.service.base.orders import shuffled
+from tacit.service.base.random_order import shuffled
 from tacit.task import Task
 
 POOL = 1 << 13

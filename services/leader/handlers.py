@@ -11,7 +11,6 @@ from services.leader.collection import Collections, abort_of
 from services.leader.records import CollectionRow, CollectionState
 from services.leader.senders import BY_SHUFFLER, require_sender
 from services.leader.service import Leader
-from tacit.aggregator.filling import Fillings
 from tacit.aggregator.http import (
     hpke_config_response,
     message,
@@ -21,6 +20,7 @@ from tacit.aggregator.http import (
 )
 from tacit.aggregator.keys import HpkeKey
 from tacit.aggregator.parties import Parties
+from tacit.aggregator.yield_looks import Fillings
 from tacit.codec import b64url
 from tacit.roles.aggregator import Party
 from tacit.service.documents.openapi import page_of

@@ -2,8 +2,8 @@
 shuffler only the shuffler.
 
 A gateway hides who sends, so the senders behind it cannot be told apart here. They are limited by the relay's shares,
-and by the room for a task's waiting reports (``services.leader.room``). DAP clients that come without a gateway are
-told apart by their source, which is kept in memory for about a minute.
+and by the room for a task's waiting reports (``services.leader.upload_quota``). DAP clients that come without a gateway
+are told apart by their source, which is kept in memory for about a minute.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tacit.errors import Abort, UsageError
 from tacit.models.parties import SHUFFLER
 from tacit.service.app import Deps
 from tacit.service.http.callers import Callers, gateway_roles
-from tacit.service.http.lean import Asking
+from tacit.service.http.fast_reader import Asking
 from tacit.service.http.limits import SourceBudget
 from tacit.service.http.server import source_of_request
 from tacit.task import Task

@@ -12,8 +12,8 @@ from sqlalchemy.exc import IntegrityError
 from services.leader.arrivals import Arrivals
 from services.leader.config import LeaderLimits
 from services.leader.records import StoredReport
-from services.leader.room import Room
 from services.leader.store import LeaderStore, LeaderTx
+from services.leader.upload_quota import Room
 from tacit.adapters.databases.signals import Bell
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.records import recipe_status

@@ -17,14 +17,14 @@ from tacit.aggregator.http import decode, known_task_id
 from tacit.aggregator.parties import Parties
 from tacit.codec import b64url
 from tacit.errors import Abort, drop_frames
-from tacit.frames import MOST_UPLOAD_BYTES, FramedAnswer, decode_uploads, encode_answers
+from tacit.message_frames import MOST_UPLOAD_BYTES, FramedAnswer, decode_uploads, encode_answers
 from tacit.messages import UploadErrors
-from tacit.messages.framing import encode_upload_errors
 from tacit.messages.slices import UploadSlices, slice_uploads
+from tacit.messages.version_codec import encode_upload_errors
 from tacit.ports import HttpResponse
 from tacit.roles.aggregator import Party
 from tacit.service.app import Deps, own_fault
-from tacit.service.http.lean import Asking, HotRoute, Respond
+from tacit.service.http.fast_reader import Asking, HotRoute, Respond
 from tacit.service.http.limits import ByteBudget
 from tacit.service.http.problems import Answer, problem_answer
 
@@ -81,7 +81,8 @@ class Uploads:
         return Answer() if found is None else Answer(found, {"Content-Type": _ERRORS})
 
     def frame_route(self, prefix: str, senders: Senders) -> HotRoute:
-        """The HTTP resource for frames of uploads (``tacit.frames``), for the gateways that ``senders`` knows."""
+        """The HTTP resource for frames of uploads (``tacit.message_frames``), for the gateways that ``senders``
+        knows."""
 
         def admit(head: Asking) -> Respond:
             senders.require_gateway(head)

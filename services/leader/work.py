@@ -18,7 +18,7 @@ from dataclasses import replace
 from itertools import repeat
 
 from services.leader.config import LeaderLimits
-from services.leader.forgetting import due_after
+from services.leader.helper_job_cleanup import due_after
 from services.leader.records import BatchState, JobRow, JobState, ReportHead
 from services.leader.store import LeaderStore, LeaderTx
 from tacit import media_types

@@ -9,8 +9,8 @@ from aiohttp import web
 
 from services.shuffler.config import ShufflerConfig
 from services.shuffler.forwarding import Forwarding
+from services.shuffler.progress_reporter import Telling
 from services.shuffler.store import ShufflerStore
-from services.shuffler.telling import Telling
 from tacit.adapters.network.http import HttpTransport
 from tacit.aggregator.credentials import held_keys
 from tacit.aggregator.kernels import show_batch_kernels
@@ -18,7 +18,7 @@ from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.metrics import add_aggregator_metrics
 from tacit.aggregator.one_server.handlers import ReportHandlers
-from tacit.aggregator.one_server.seat import ServerIdentity, ServerSeat
+from tacit.aggregator.one_server.participant import ServerIdentity, ServerSeat
 from tacit.aggregator.one_server.uploads import Uploads
 from tacit.aggregator.one_server.wiring import open_with, uploading_gateways
 from tacit.aggregator.parties import PartyTable

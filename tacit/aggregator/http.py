@@ -8,7 +8,7 @@ from typing import TypeVar
 from aiohttp import web
 
 from tacit import media_types
-from tacit.aggregator.filled import Look, read_look
+from tacit.aggregator.batch_yield import Look, read_look
 from tacit.aggregator.keys import HpkeKey
 from tacit.codec import unb64url
 from tacit.errors import Abort, DapAbort, DapProblem, DecodeError

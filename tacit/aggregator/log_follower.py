@@ -17,10 +17,10 @@ from aiohttp import web
 
 from tacit.aggregator.config import FollowingConfig, LogConfig
 from tacit.aggregator.own_leaves import CensusShares, Offers, Voids, own_charges
+from tacit.aggregator.participant import Seat
 from tacit.aggregator.parties import P, PartyTable
 from tacit.aggregator.records import TaskRow, TaskState
 from tacit.aggregator.rollback import LOST, LOST_DETAIL, end_lost, is_lost, shows_rollback
-from tacit.aggregator.seat import Seat
 from tacit.aggregator.store import CommonTx, SqlStore, had_begun
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal, RolledBack

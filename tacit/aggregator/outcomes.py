@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Select, Table, Update, bindparam, func, se
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.databases.dialect import Dialect, Rows
-from tacit.aggregator.filled import Look
+from tacit.aggregator.batch_yield import Look
 from tacit.aggregator.records import ACCEPTED, Batch, Known, OutcomeRow
 from tacit.aggregator.schema import CommonTables
 from tacit.messages import Interval
@@ -166,7 +166,7 @@ class OutcomesTx:
 
 
 class LooksTx(OutcomesTx):
-    """``tacit.aggregator.filling.LookTx`` beside the outcomes of the same database."""
+    """``tacit.aggregator.yield_looks.LookTx`` beside the outcomes of the same database."""
 
     LOOKS: Table
 

@@ -19,16 +19,16 @@ from dataclasses import replace
 
 from tacit import media_types
 from tacit.aggregator.config import LogConfig
+from tacit.aggregator.participant import Signatory
 from tacit.aggregator.records import OPEN_STATES, TaskRow, TaskState
-from tacit.aggregator.seat import Signatory
 from tacit.aggregator.store import CommonTx, SqlStore
 from tacit.answers import is_final, retry_after
+from tacit.backoff import LONGEST_PAUSE, Backoff
 from tacit.codec import b64url
 from tacit.errors import DecodeError
 from tacit.ledger.account import Charge, ChargeState, charge_state
 from tacit.logview.live import LiveLog
 from tacit.models.forms import form_of
-from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.ports import HttpResponse, Transport
 from tacit.problem import problem_type
 from tacit.recipe.charges import charge_of, is_refundable, series_charges

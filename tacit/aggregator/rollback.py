@@ -13,8 +13,8 @@ import contextlib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 
+from tacit.aggregator.participant import Signatory
 from tacit.aggregator.records import OPEN_STATES, TaskRow, TaskState
-from tacit.aggregator.seat import Signatory
 from tacit.aggregator.store import CommonTx, had_begun
 from tacit.codec import unb64url
 from tacit.errors import CryptoError, DecodeError

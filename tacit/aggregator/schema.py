@@ -33,7 +33,7 @@ class CommonTables(LogTables):
 
 def looks_table(metadata: MetaData) -> Table:
     """The table of looks at counts of filling batches, for a server that a collector asks
-    (``tacit.aggregator.filling``)."""
+    (``tacit.aggregator.yield_looks``)."""
     return Table(
         "looks",
         metadata,

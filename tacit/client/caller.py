@@ -15,12 +15,12 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from tacit.answers import may_pass, retry_after
+from tacit.backoff import Backoff
 from tacit.client.errors import ApiError, error_of
 from tacit.codec import b64url
 from tacit.errors import DecodeError
 from tacit.media_types import JSON
 from tacit.operations.calls import NoAnswerError
-from tacit.pauses import Backoff
 from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
 
 PAUSES: Final = Backoff(0.25, 8.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Final
 
+from tacit.backoff import Backoff
 from tacit.client.caller import Caller, part
 from tacit.client.documents import Collection, LoggedRecipe, Question, RecipeSummary, read
 from tacit.client.errors import NotFoundError, NotYetError, RuleError
@@ -12,7 +13,6 @@ from tacit.client.pages import items, pages
 from tacit.client.results import Results
 from tacit.errors import REFUSAL_PREFIX, UsageError
 from tacit.operations.results import REFUSED, RELEASED, WAITING_RULES
-from tacit.pauses import Backoff
 
 ROOT = "/v1/recipes"
 COLLECTIONS = "/v1/collections"

@@ -16,13 +16,13 @@ from tacit.ledger.account import Charge, ChargeState, charge_state
 from tacit.logview.signers import recipe_in, series_in
 from tacit.logview.view import VerifiedEntry
 from tacit.models.forms import known
-from tacit.moments import calendar
 from tacit.recipe.census import Census
 from tacit.recipe.charges import charge_of, is_refundable, series_charges
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Ended, Series
+from tacit.time_format import calendar
 from tacit.tlog.leaves import (
     Body,
     CensusShare,

@@ -16,8 +16,8 @@ from tacit.codec import Reader, Writer
 from tacit.errors import ReportError
 from tacit.messages.aggregation import AggregationJobExtension, VerifyInit, VerifyResp, VerifyRespType
 from tacit.messages.basic import REPORT_ID_SIZE, Extension, HpkeCiphertext
-from tacit.messages.framing import begin_vector, read_init_head
 from tacit.messages.upload import Report, ReportMetadata
+from tacit.messages.version_codec import begin_vector, read_init_head
 from tacit.version import DAP_18, DapVersion
 
 _METADATA = struct.Struct(

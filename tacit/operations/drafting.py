@@ -11,7 +11,6 @@ from typing import Any
 from tacit.errors import Refusal, UsageError
 from tacit.logview.live import LiveLog
 from tacit.models.parties import Parties
-from tacit.moments import when
 from tacit.operations.outlook import Outlook, outlook
 from tacit.operations.pace import USUAL_PACE, Pace
 from tacit.recipe.asking import DECIDING_SHARE
@@ -24,6 +23,7 @@ from tacit.recipe.writing.builder import PRECISION_SECONDS, propose
 from tacit.recipe.writing.survey import Survey
 from tacit.rules import table as rules
 from tacit.rules.detail import needed_of
+from tacit.time_format import when
 from tacit.tlog.leaves import IssuerDirectory
 
 QUICK_STEP = 10

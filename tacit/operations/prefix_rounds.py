@@ -26,7 +26,6 @@ from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.method import Method
 from tacit.methods.result import MOST_ITEMS, Item, Ranked
 from tacit.models.forms import form_of
-from tacit.moments import when
 from tacit.operations.series_rounds import Asked, index_of, published_rounds, series_called
 from tacit.recipe.asking import asked_until
 from tacit.recipe.candidates import Candidates, candidates_of, extensions, label_of, most_candidates
@@ -36,6 +35,7 @@ from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Ended, Series
 from tacit.succinct.tree import CONFIDENCE, FALSE_POSITIVE_RATE, at_most, least_share
+from tacit.time_format import when
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from tacit.errors import UsageError
 from tacit.logview.live import LiveLog
 from tacit.models.parties import Parties
-from tacit.moments import moment
 from tacit.operations.drafting import Drafted, Reserved, at_place, placed
 from tacit.operations.pace import USUAL_PACE, Pace
 from tacit.recipe.encoder_specs import Prefixes, PrefixSearch
@@ -19,6 +18,7 @@ from tacit.recipe.writing.builder import PRECISION_SECONDS, propose
 from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.recipe.writing.survey import Survey
 from tacit.rules import series_table as series_rules
+from tacit.time_format import moment
 
 LEAST_PAUSE = 1.0
 """The shortest pause between two rounds, in lengths of a round: in it a round is released, and the next one drafted,

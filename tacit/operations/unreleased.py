@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tacit.counting_words import counted
-from tacit.moments import when
 from tacit.operations.status import TaskStatus
 from tacit.recipe.model import Recipe
+from tacit.time_format import when
 
 
 def unreleased_words(task: TaskStatus | None, recipe: Recipe, now: float) -> str:

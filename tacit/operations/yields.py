@@ -1,9 +1,9 @@
 """How far a recipe's batch is filled, as coarsely as its analyst may know it, and when it is expected to reach B.
 
-Until a batch is released, its analyst only has the looks of ``tacit.aggregator.filling``: tenths of B with noise. These
-looks, and the distribution of the times at which devices send (``tacit.recipe.asking``), determine the expected number
-M of contributions in the interval. M has a flat prior from 0 to twice the recipe's expected contributions, above which
-nothing is released (P15). A look taken when a share s of the senders was due has seen Bin(M, s) contributions
+Until a batch is released, its analyst only has the looks of ``tacit.aggregator.yield_looks``: tenths of B with noise.
+These looks, and the distribution of the times at which devices send (``tacit.recipe.asking``), determine the expected
+number M of contributions in the interval. M has a flat prior from 0 to twice the recipe's expected contributions, above
+which nothing is released (P15). A look taken when a share s of the senders was due has seen Bin(M, s) contributions
 (approximated by a normal distribution) plus its noise. Intervals hold 95 % of the posterior, so they are wide while
 little is known. The recipe's stated expectation is not evidence; it only sets the end of the prior.
 """
@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Any
 
-from tacit.aggregator.filled import STEPS, Filling, Look, read_filling
+from tacit.aggregator.batch_yield import STEPS, Filling, Look, read_filling
 from tacit.errors import REFUSAL_PREFIX, Abort
 from tacit.operations.calls import get_bytes
 from tacit.operations.results import WAITING_RULES, CollectorAccess, released

@@ -18,11 +18,11 @@ from pydantic import Field
 
 from tacit.models.forms import known
 from tacit.models.parties import Operator, Part
-from tacit.moments import moment
 from tacit.recipe.document import Document
 from tacit.recipe.member_types import DecimalText, Positive
 from tacit.recipe.model import MAX_ROUNDS, Interval, Recipe, SeriesRound, TokenSlot
 from tacit.recipe.privacy import Epsilons
+from tacit.time_format import moment
 from tacit.tlog.canonical import MAX_INTEGER
 from tacit.tlog.leaves import Count
 

@@ -15,7 +15,6 @@ from typing import Self, TypeVar
 
 from tacit.errors import DecodeError, ReportError, TacitError
 from tacit.messages import REPORT_ID_SIZE, AggregationJobResp, VerifyResp
-from tacit.messages.framing import encode_init, vector
 from tacit.messages.slices import (
     ReportSlices,
     join_continue,
@@ -25,6 +24,7 @@ from tacit.messages.slices import (
     slice_report,
     slice_response,
 )
+from tacit.messages.version_codec import encode_init, vector
 from tacit.roles.aggregator import Party, Rejection
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.roles.leader import JobAbandonedError, job_extensions, match_response, refused_by_helper, report_bytes

@@ -11,7 +11,6 @@ from tacit.methods.base.statistics import STATISTICS
 from tacit.methods.registry import METHODS, methods_of
 from tacit.methods.shuffled import ShuffledCounts
 from tacit.models.forms import form_of, known, unsupported
-from tacit.moments import moment
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.context import Context
 from tacit.recipe.derive import members_of, mode_of_close, norm_proof_of, randomizer_of, shape_of, vdaf_of
@@ -20,6 +19,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.randomised import VdafSpec
 from tacit.rules.detail import Bound, Detail, at_least, at_most, exactly, one_of
+from tacit.time_format import moment
 
 B = "batch.min_batch_size"
 EXPECTED = "batch.expected_contributions"

@@ -21,7 +21,6 @@ from tacit.dp.solve import largest_where
 from tacit.errors import Refusal
 from tacit.methods.base.statistics import STATISTICS
 from tacit.models.forms import form_of
-from tacit.moments import moment
 from tacit.recipe.claims import sample_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import randomizer_of, shape_of
@@ -31,6 +30,7 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.quantity import in_words
 from tacit.recipe.randomised import Importance
 from tacit.rules.detail import Bound, Detail, at_least, at_most
+from tacit.time_format import moment
 
 B, RATE = "batch.min_batch_size", "sampling.rate"
 DEFAULT_RATE, INTENSITY = "sampling.importance.default_rate", "sampling.dummies.intensity"

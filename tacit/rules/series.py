@@ -7,7 +7,6 @@ from decimal import Decimal
 from tacit.dp.claim import TOLERANCE, UNBOUNDED, covers, stated_epsilon
 from tacit.errors import DecodeError, Refusal
 from tacit.models.forms import form_of
-from tacit.moments import moment
 from tacit.recipe.candidates import candidates_of
 from tacit.recipe.claims import total_claim
 from tacit.recipe.context import Context, Stage
@@ -17,6 +16,7 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.recipe.training import External, read_round_model
 from tacit.rules.detail import Detail, at_most, exactly
+from tacit.time_format import moment
 
 
 def series_missing(recipe: Recipe, policy: Policy, context: Context) -> str | None:

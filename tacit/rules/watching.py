@@ -10,7 +10,6 @@ from tacit.methods.base.statistics import STATISTICS
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
 from tacit.models.forms import FORMS, form_of
-from tacit.moments import moment
 from tacit.panprivate.elgamal import PublicKey
 from tacit.recipe.context import Context
 from tacit.recipe.encoder_specs import Occurrences
@@ -20,6 +19,7 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.watch_work import seconds_for, update_work, work_per_second
 from tacit.rules.budget import period_text
 from tacit.rules.detail import Detail, at_least, at_most, exactly
+from tacit.time_format import moment
 
 MAX_DECRYPTED = 1 << 20
 """Largest number that a server searches for in the exponent: with baby steps and giant steps, some milliseconds for a

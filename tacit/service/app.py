@@ -22,19 +22,19 @@ from tacit.adapters.databases.durability import DISK_ERRORS
 from tacit.adapters.databases.watermark import Recovery
 from tacit.adapters.network.tls import troubles
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal, Unavailable, drop_frames
-from tacit.moments import date_field
 from tacit.ports import Clock, Entropy, Observer, Transport, TransportError
 from tacit.service.base.driver import Driver, run_driver
 from tacit.service.base.log import REQUEST, RequestId, get_logger, hear_tls, places_of
 from tacit.service.base.vouched import ASK_SECONDS, AskingTime, VouchedTime, Voucher
 from tacit.service.http.callers import CALLERS, Callers
-from tacit.service.http.lean import expectation_failed, is_met, require_media_type
+from tacit.service.http.fast_reader import expectation_failed, is_met, require_media_type
 from tacit.service.http.limits import busy, come_back
 from tacit.service.http.problems import problem_response, status_abort, too_large, too_slow
 from tacit.service.http.server import connection_of
 from tacit.service.metrics import Metrics, Reading, number_of
 from tacit.service.operated import OPERATED, Operated
 from tacit.service.readiness import PROBE_SECONDS, Durable, Probing, Steps
+from tacit.time_format import date_field
 
 DRIVER_STOP_SECONDS = 20.0
 HEALTH_PATH = "/healthz"

@@ -27,7 +27,7 @@ from tacit.service.app import METRICS, SERVICE_NAME, STOPPING
 from tacit.service.base.config import Limits, Listen, ServiceConfig
 from tacit.service.base.log import quiet_http_logger
 from tacit.service.base.memory import return_large_blocks
-from tacit.service.hot import serving
+from tacit.service.fast_routes import serving
 from tacit.service.http.admission import Admission
 from tacit.service.http.listener import TlsSite, listening_sockets
 from tacit.service.http.server import Server

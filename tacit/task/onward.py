@@ -18,7 +18,7 @@ from tacit.answers import is_final
 from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX, DapProblem, DecodeError, ReportError
 from tacit.messages import Role
 from tacit.messages.chunk import MessageChunk
-from tacit.messages.framing import decode_upload_errors
+from tacit.messages.version_codec import decode_upload_errors
 from tacit.problem import problem_type
 from tacit.task.one_server import REPLAYED
 from tacit.task.shuffled import Bundling, message_size

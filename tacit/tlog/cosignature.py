@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tacit.errors import CryptoError, DecodeError
-from tacit.moments import calendar
 from tacit.signing import SIGNATURE_SIZE, SigningKey, verify
+from tacit.time_format import calendar
 from tacit.tlog.checkpoint import COSIGNATURE, Note, NoteKey, NoteSignature
 
 MAX_SKEW_SECONDS = 300

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from client_agent.cached_store import RememberedStore
 from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, Prefetch, SeriesDraw, State, Trouble
-from client_agent.remembered import RememberedStore
 from client_agent.store import SqlAgentStore
+from tacit.backoff import NEVER
 from tacit.errors import Fatal, UsageError
-from tacit.pauses import NEVER
 from tacit.tokens.slots import Slot
 
 SLOT = Slot("issuer.example", 7, 3)

@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from services.analyzer import schema
 from services.analyzer.store import AnalyzerStore
-from tacit.aggregator.filled import Look
+from tacit.aggregator.batch_yield import Look
 from tacit.aggregator.one_server.records import Aggregate, packed, unpacked
 from tacit.aggregator.records import ACCEPTED, OutcomeRow, TaskRow, TaskState
 from tacit.errors import Fatal

@@ -32,7 +32,7 @@ from services.leader.records import (
 from services.leader.retrying import LeaderJobs
 from services.leader.store import LeaderStore
 from tacit.adapters.databases.dialect import SLICE
-from tacit.aggregator.filled import Look
+from tacit.aggregator.batch_yield import Look
 from tacit.aggregator.records import ACCEPTED, OutcomeRow, TaskRow, TaskState
 from tacit.codec import b64url
 from tacit.service.app import METRICS, Deps, make_app

@@ -15,10 +15,10 @@ import pytest
 from rich.console import Console
 
 from infra.lab.demo import watched_run
+from infra.lab.demo.event_counts import Visits
 from infra.lab.demo.results.report import write_report
 from infra.lab.demo.results.view import Stages, show
 from infra.lab.demo.results.watched_result import WatchedResult
-from infra.lab.demo.visits import Visits
 from infra.lab.demo.watched_run import WatchedRun, Watching
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from infra.backing.mosquitto import find_mosquitto
-from infra.base.legs import DEVICES as OF_DEVICES
+from infra.base.service_calls import DEVICES as OF_DEVICES
 from infra.stacks.options import ORGANISATIONS
 from infra.tools.staging.networks import HUB, namespaces_of
 from tests.conftest import skip_or_fail

@@ -32,7 +32,7 @@ from services.leader.config import LeaderConfig
 from services.shuffler.app import FORWARDING, TELLING, create_app
 from services.shuffler.config import ShufflerConfig
 from services.shuffler.forwarding import Forwarding
-from services.shuffler.telling import Telling
+from services.shuffler.progress_reporter import Telling
 from tacit import media_types
 from tacit.aggregator.keys import HpkeKey, PeerSecrets, write_hpke_key, write_peer_file
 from tacit.aggregator.log_follower import FOLLOWER

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from infra.lab.kit.bundles import paged, signed_bundle
-from tacit.moments import date_field
 from tacit.ports import Clock
 from tacit.signing import SigningKey
+from tacit.time_format import date_field
 from tacit.tlog.leaves import SignedLeaf
 from tacit.tlog.log import MemoryTree
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from client_agent.agent import Agent
+from client_agent.cached_store import RememberedStore
 from client_agent.data.sources import CallableSource
 from client_agent.deciding import Deps as AgentDeps
 from client_agent.journal import State
 from client_agent.panprivate.watches import FOLDER, Watches
-from client_agent.remembered import RememberedStore
 from client_agent.runner import DATABASE
 from client_agent.store import SqlAgentStore
 from infra.lab.intruder.game import judged

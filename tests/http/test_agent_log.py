@@ -11,11 +11,11 @@ import pytest
 from client_agent.agent import Agent
 from client_agent.journal import Entry, Fact, MemoryAgentStore, State
 from infra.lab.kit.recipes import EPOCH, KEY_PERIOD, NOW, changed
+from tacit.backoff import NEVER
 from tacit.codec import b64url, unb64url
 from tacit.errors import Refusal
 from tacit.logview.view import LogState
 from tacit.ohttp import KeyConfig
-from tacit.pauses import NEVER
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tests.http.agent_world import (
     ALWAYS,

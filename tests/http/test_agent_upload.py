@@ -27,7 +27,7 @@ from tacit import bhttp
 from tacit.errors import DAP_ERROR_PREFIX, ReportError
 from tacit.media_types import PROBLEM_JSON
 from tacit.messages import ReportUploadStatus, Role, UploadErrors, UploadRequest
-from tacit.messages.framing import encode_upload_errors
+from tacit.messages.version_codec import encode_upload_errors
 from tacit.models.devices import device_side
 from tacit.models.interfaces.device import Fate
 from tacit.ohttp import REQUEST_CLASSES, SIZE_CLASSES, KeyConfig, generate_key_config

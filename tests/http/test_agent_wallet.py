@@ -28,8 +28,8 @@ from infra.lab.kit.network import (
     no_faults,
 )
 from tacit import media_types
+from tacit.backoff import NEVER
 from tacit.codec import b64url
-from tacit.pauses import NEVER
 from tacit.ports import HttpResponse
 from tacit.service.app import Deps
 from tacit.tlog.leaves import IssuerDirectory, SlotKey

@@ -9,7 +9,7 @@ import pytest
 
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.one_server import Reporter
-from tacit.aggregator.filled import LOOKS, STEPS
+from tacit.aggregator.batch_yield import LOOKS, STEPS
 from tacit.aggregator.one_server.records import packed
 from tacit.aggregator.own_leaves import PAUSES
 from tacit.aggregator.state_keys import generate_state_key, state_key_text

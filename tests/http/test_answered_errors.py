@@ -19,9 +19,9 @@ from tacit.errors import Abort, drop_frames
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps, make_app
 from tacit.service.base.group_commit import GroupCommitter
-from tacit.service.framing import FrameBounds, Framing
-from tacit.service.hot import add_hot_route
-from tacit.service.http.lean import Asking, HotRoute, Respond
+from tacit.service.batcher import FrameBounds, Framing
+from tacit.service.fast_routes import add_hot_route
+from tacit.service.http.fast_reader import Asking, HotRoute, Respond
 from tacit.service.http.problems import Answer
 from tacit.service.run import Runner
 

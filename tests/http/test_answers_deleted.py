@@ -14,7 +14,7 @@ from infra.lab.kit.aggregators import AggregatorPair
 from infra.lab.kit.network import LOSE_RESPONSE, matching, no_faults
 from infra.lab.kit.reports import make_task_kit
 from services.leader.app import STORE
-from services.leader.forgetting import AGAIN_SECONDS, FORGET_SECONDS, REFUSED_SECONDS
+from services.leader.helper_job_cleanup import AGAIN_SECONDS, FORGET_SECONDS, REFUSED_SECONDS
 from tacit.messages import Role
 from tacit.ports import HttpResponse
 from tests.http.aggregator_pair import both_aggregators

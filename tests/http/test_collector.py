@@ -11,7 +11,7 @@ from infra.lab.kit.network import (
     LOSE_RESPONSE,
     matching,
 )
-from tacit.aggregator.filled import Filling, Look
+from tacit.aggregator.batch_yield import Filling, Look
 from tacit.errors import DapAbort, DapProblem, Refusal
 from tacit.operations.results import CollectorAccess
 from tacit.operations.yields import read_yield

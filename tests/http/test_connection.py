@@ -15,7 +15,7 @@ from aiohttp import web
 from tacit.adapters.network.http import HttpTransport
 from tacit.service.http.admission import LINGER_SECONDS
 from tacit.service.http.connection import Connection
-from tacit.service.http.lean import MOST_HEAD
+from tacit.service.http.fast_reader import MOST_HEAD
 from tests.kit.probe_server import PATIENCE, TYPE, Served, chunked, head_of, read_answer, request, served, until
 
 

@@ -18,8 +18,8 @@ from relay.handlers import RELAY
 from services.gateway.handlers import GATEWAY
 from tacit import bhttp, ohttp
 from tacit.errors import UsageError
-from tacit.frames import decode_answers, decode_requests, encode_requests
 from tacit.media_types import OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES, OHTTP_RES_FRAME, PROBLEM_JSON
+from tacit.message_frames import decode_answers, decode_requests, encode_requests
 from tacit.ports import HttpResponse
 from tacit.service.app import Deps
 from tacit.service.base.config_files import parse_config

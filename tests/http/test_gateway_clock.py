@@ -19,10 +19,10 @@ from services.gateway.service import WINDOW_AWAY, WINDOW_RESTORED
 from tacit import ohttp
 from tacit.codec import unb64url
 from tacit.errors import UsageError
-from tacit.moments import date_field
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.base.secret_files import write_secret
 from tacit.signing import signing_key_from_private
+from tacit.time_format import date_field
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tlog.pages import BundleEntry, KeySets
 from tests.conftest import REDIS_USER

@@ -17,15 +17,15 @@ from infra.lab.kit.network import DUPLICATE, LOSE_RESPONSE, matching
 from services.gateway import service
 from services.gateway.app import make_transport
 from services.gateway.config import TargetRule
-from services.gateway.framed import PAUSE_SECONDS
 from services.gateway.handlers import GATEWAY
+from services.gateway.leader_uploads import PAUSE_SECONDS
 from services.gateway.service import TARGET_UNREACHABLE
 from services.gateway.targets import TARGET_REFUSED, http_date
 from tacit import bhttp, ohttp
 from tacit.adapters.system import SystemClock
 from tacit.codec import b64url
-from tacit.frames import FramedAnswer, decode_answers, decode_uploads, encode_answers, encode_requests
 from tacit.media_types import OHTTP_REQ_FRAME, PROBLEM_JSON, UPLOAD_REQ_FRAME, UPLOAD_RES_FRAME, dap
+from tacit.message_frames import FramedAnswer, decode_answers, decode_uploads, encode_answers, encode_requests
 from tacit.messages import Role
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import Deps, make_app

@@ -24,7 +24,6 @@ from tacit.adapters.databases.watermark import Recovery
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.tls import ClientTls
 from tacit.errors import Fatal, UsageError
-from tacit.moments import date_field
 from tacit.ports import HttpResponse, Transport, TransportError
 from tacit.service.app import DEPS, DRIVERS, Deps
 from tacit.service.base.config import Listen
@@ -33,6 +32,7 @@ from tacit.service.base.keys import write_signing_key
 from tacit.service.base.secret_files import write_secret
 from tacit.service.run import started
 from tacit.signing import generate_signing_key
+from tacit.time_format import date_field
 from tacit.tlog.leaves import IssuerDirectory as DirectoryBody
 from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tokens.blind_rsa import TokenKey

@@ -14,8 +14,8 @@ from infra.lab.kit.aggregators import COLLECTOR_TOKEN, GATEWAY_TOKEN, OPERATOR_T
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.leader.app import UPLOAD
 from tacit import media_types
-from tacit.aggregator.filled import LOOKS, MAX_BATCH, STEPS, read_filling
-from tacit.aggregator.filling import look_at
+from tacit.aggregator.batch_yield import LOOKS, MAX_BATCH, STEPS, read_filling
+from tacit.aggregator.yield_looks import look_at
 from tacit.codec import b64url
 from tacit.errors import ReportError
 from tacit.messages import (

@@ -101,7 +101,7 @@ async def test_rounds_with_the_longest_inputs_reach_every_device(world: World, t
 async def test_the_log_takes_no_more_than_every_device_can_fetch(world: World, tmp_path: Path) -> None:
     service = await serve(world, tmp_path / "log")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("recipe_server.room.CAPACITY", 150_000)
+        patch.setattr("recipe_server.page_capacity.CAPACITY", 150_000)
         with pytest.raises(Refusal, match="log-room") as caught:
             await publish(service, 0, SLOTS)
         assert "this leaf takes" in caught.value.detail

@@ -14,9 +14,9 @@ from infra.lab.kit.recipes import URLS
 from services.leader.app import STORE as STORE_OF_LEADER
 from services.leader.app import UPLOAD
 from services.shuffler.app import STORE
-from services.shuffler.telling import PAUSES
+from services.shuffler.progress_reporter import PAUSES
 from tacit import media_types
-from tacit.aggregator.filling import look_at
+from tacit.aggregator.yield_looks import look_at
 from tacit.errors import UsageError
 from tacit.messages import ReportMetadata, UploadRequest
 from tacit.models.interfaces.device import Fate

@@ -184,7 +184,7 @@ async def test_an_analyst_whose_room_is_full_can_still_end_its_series(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     series = [long_series(40, 1, slot=slot, name=f"s{slot}") for slot in range(SLOTS)]
-    monkeypatch.setattr("recipe_server.room.CAPACITY", 60_000)
+    monkeypatch.setattr("recipe_server.page_capacity.CAPACITY", 60_000)
     await server.network.unmount("http://127.0.0.1:8084")
     await server.start(policy=policy(FIRST))
     answers = [await server.post(series_leaf(one)) for one in series]

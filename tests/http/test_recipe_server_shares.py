@@ -203,7 +203,7 @@ async def test_whoever_fills_its_share_of_the_room_leaves_others_theirs_and_the_
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """First recipes of one analyst, then of the other, then void leaves: as many of each as may be."""
-    monkeypatch.setattr("recipe_server.room.CAPACITY", 200_000)
+    monkeypatch.setattr("recipe_server.page_capacity.CAPACITY", 200_000)
     await restart(server, policy(shares={FIRST: 3}))
     epoch, slots = EPOCH + 2, 20
     server.clock.jump((epoch - 1) * EPOCH_SECONDS + 7_200 - server.clock.now())
@@ -228,7 +228,7 @@ async def test_a_year_long_series_of_an_analyst_without_a_key_takes_no_room_any_
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = entry_room(len(series_leaf(long_series(300, 1)).encode()))
-    monkeypatch.setattr("recipe_server.room.CAPACITY", 12 * size)
+    monkeypatch.setattr("recipe_server.page_capacity.CAPACITY", 12 * size)
     series = [long_series(300, 1, slot=slot, name=f"s{slot}") for slot in range(SLOTS)]
     await restart(server, policy(FIRST))
     await server.publish(series_leaf(series[0]), leaf_of(KIT.round(series[0], 0)))

@@ -10,8 +10,8 @@ import pytest
 
 from infra.lab.kit.one_server import ANALYZER_URL
 from services.shuffler.app import STORE, TELLING
-from services.shuffler.telling import PAUSES
-from tacit.aggregator.filling import look_at
+from services.shuffler.progress_reporter import PAUSES
+from tacit.aggregator.yield_looks import look_at
 from tacit.messages.chunk import MessageChunk
 from tacit.models.interfaces.device import Fate
 from tacit.task.shuffled import message_size, split

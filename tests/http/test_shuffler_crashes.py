@@ -20,12 +20,12 @@ from infra.lab.kit.reports import BoundToken, issuer_key, token_source
 from infra.lab.kit.shuffled import SHUFFLER_URL, Bundler
 from services.shuffler.app import FORWARDING, STORE
 from services.shuffler.store import ShufflerStore
+from tacit.backoff import LONGEST_PAUSE
 from tacit.codec import b64url
 from tacit.errors import RolledBack, UsageError
 from tacit.media_types import PROBLEM_JSON
 from tacit.messages.chunk import MessageChunk
 from tacit.models.shuffled.device import ShuffledDevice
-from tacit.pauses import LONGEST_PAUSE
 from tacit.ports import HttpResponse
 from tacit.recipe import derive
 from tacit.recipe.model import Recipe

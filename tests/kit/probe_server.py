@@ -16,9 +16,9 @@ from tacit.errors import Abort, DecodeError, Refusal
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.app import COUNT, Deps, make_app, read_body
 from tacit.service.base.config import Limits
-from tacit.service.hot import HOT, add_hot_route
+from tacit.service.fast_routes import HOT, add_hot_route
 from tacit.service.http.auth import require_bearer, token_digest
-from tacit.service.http.lean import Asking, HotRoute, Respond
+from tacit.service.http.fast_reader import Asking, HotRoute, Respond
 from tacit.service.http.problems import Answer
 from tacit.service.http.server import Server
 from tacit.service.run import Runner

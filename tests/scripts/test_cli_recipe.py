@@ -19,7 +19,7 @@ import pytest
 from client_agent.config import AgentConfig
 from client_agent.runner import Watch, keep_running, opened_agent
 from infra.authoring.devices_at_work import Crowd
-from infra.base.how_busy import how_busy
+from infra.base.machine_load import how_busy
 from infra.base.recipe_files import read_recipe
 from infra.cli import run
 from infra.lab.kit.recipes import RecipeKit

@@ -12,7 +12,7 @@ import pytest
 
 from infra.lab.kit.entropy import SeededEntropy
 from infra.stacks.layout import load_layout
-from tacit.pauses import Backoff
+from tacit.backoff import Backoff
 from tests.conftest import ROOT
 from tests.http.admin_served import serving
 from tests.http.test_client_results import Collector

@@ -17,9 +17,9 @@ from client_agent.hints import Hints
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.runner import Watch, keep_running
 from infra.lab.kit.clock import SimClock, settle
+from tacit.backoff import NEVER
 from tacit.errors import Fatal
 from tacit.ledger.account import Cost
-from tacit.pauses import NEVER
 from tacit.service.announcements import LOG
 from tests.kit.announcer import MemoryAnnouncer
 

@@ -20,21 +20,21 @@ from tacit.aggregator.config import LogConfig
 from tacit.aggregator.credentials import Identity
 from tacit.aggregator.keys import HpkeKey, PeerSecrets
 from tacit.aggregator.log_follower import LogFollower
+from tacit.aggregator.participant import AggregatorSeat
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.records import ACCEPTED, OutcomeRow, TaskRow, TaskState
-from tacit.aggregator.seat import AggregatorSeat
 from tacit.aggregator.store import SqlStore
 from tacit.codec import b64url
 from tacit.errors import DapAbort, DapProblem, Fatal, Refusal
 from tacit.logview.live import LiveLog
 from tacit.logview.stored import stored_live
 from tacit.messages import Role
-from tacit.moments import date_field
 from tacit.ports import HttpResponse, TransportError
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AggregatorPin, Policy, WitnessLimit
 from tacit.service.app import Deps
+from tacit.time_format import date_field
 from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree

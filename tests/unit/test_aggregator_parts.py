@@ -35,7 +35,7 @@ from tacit.messages import Role
 from tacit.service.app import Deps
 from tacit.service.base.config_files import parse_config
 from tacit.service.base.keys import read_signing_key, write_signing_key
-from tacit.service.base.orders import shuffled
+from tacit.service.base.random_order import shuffled
 from tacit.service.base.secret_files import write_secret
 from tacit.service.http.auth import token_digest
 from tacit.signing import generate_signing_key

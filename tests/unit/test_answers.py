@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.answers import LONGEST_RETRY_AFTER, RestingTransport, is_final, may_pass, retry_after, unanswered
+from tacit.backoff import Backoff
 from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX, DapProblem
-from tacit.pauses import Backoff
 from tacit.ports import Clock, HttpResponse, TransportError
 
 NOW = 1_790_000_000.0

@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.exceptions import best_match
 
-from infra.base.legs import LEGS
+from infra.base.service_calls import LEGS
 from infra.base.service_names import MODULES, kind_of, witness_name
 from infra.lab.kit.bundles import paged, signed_bundle
 from infra.lab.kit.clock import SimClock

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.service.http.extent import Extent
-from tacit.service.http.lean import FRAMING_PER_BODY, MOST_HEAD
+from tacit.service.http.fast_reader import FRAMING_PER_BODY, MOST_HEAD
 
 BLANK = b"\r\n\r\n"
 LINES = st.lists(st.binary(min_size=1, max_size=9).map(lambda line: line.strip(b"\r\n") or b"a"), min_size=1)

@@ -15,7 +15,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel
 
-from infra.base.legs import DEVICES, LEGS, PUBLIC
+from infra.base.service_calls import DEVICES, LEGS, PUBLIC
 from infra.base.service_names import KINDS
 from infra.stacks.options import organisation_of
 from infra.tools.documents.configuration import configurations

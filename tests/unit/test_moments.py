@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tacit.moments import date_field, read_date_field
+from tacit.time_format import date_field, read_date_field
 
 SECOND = 784_111_777
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infra.base.how_busy import how_busy
+from infra.base.machine_load import how_busy
 from infra.lab.kit.recipes import EPOCH, RecipeKit
 from infra.lab.kit.watched import TWO, WatchingKit
 from infra.stacks.agent_configs import usual_check_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.pauses import Backoff, uniform
+from tacit.backoff import Backoff, uniform
 
 
 @pytest.mark.parametrize(("earlier", "middle"), [(0, 4), (1, 8), (3, 32), (5, 100), (10**9, 100)])

@@ -6,7 +6,7 @@ import pytest
 
 from infra.commands.admin.people import tell_person
 from tacit.client import Change, Person
-from tacit.moments import when
+from tacit.time_format import when
 
 EXPIRES = 2_000_000_000
 BODY = {

@@ -17,7 +17,6 @@ from tacit.logview.live import LiveLog
 from tacit.logview.signers import LeafSigners
 from tacit.logview.view import Bundle, LogView
 from tacit.methods.base.design import SampleDesign
-from tacit.moments import moment
 from tacit.recipe.census import STDERRS, Census, attested, census_for, counts_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import randomizer_of, vdaf_of
@@ -26,6 +25,7 @@ from tacit.recipe.encoder_specs import MAX_CELLS, Attributes
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy, parse_policy
 from tacit.rules.table import check
+from tacit.time_format import moment
 from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree

@@ -11,10 +11,10 @@ from infra.lab.kit.watched import TWO, WatchingKit
 from tacit.errors import UsageError
 from tacit.logview.live import LiveLog
 from tacit.logview.signers import LeafSigners
-from tacit.moments import when
 from tacit.operations.drafting import placed
 from tacit.recipe.encoder_specs import Watched
 from tacit.recipe.writing.survey import Survey
+from tacit.time_format import when
 
 KIT = WatchingKit()
 UNPLACED = {"start": None, "duration": None, "epoch": None, "slot": None}

@@ -21,13 +21,13 @@ from tacit.errors import Refusal
 from tacit.ledger.account import Charge, Cost
 from tacit.messages import HpkeConfig
 from tacit.methods.registry import METHODS
-from tacit.moments import moment
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import slot_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, AggregatorPin, Policy
 from tacit.rules.table import RULES, check
+from tacit.time_format import moment
 
 KIT = RecipeKit()
 GOOD = KIT.recipe()

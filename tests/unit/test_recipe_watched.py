@@ -15,7 +15,6 @@ from infra.lab.kit.watched import CELLS, MOST, ONE, STEP_SECONDS, STEPS, TWO, Wa
 from tacit.codec import b64url
 from tacit.errors import DecodeError, FieldError, UsageError
 from tacit.ledger.account import ChargeState
-from tacit.moments import moment
 from tacit.recipe.charges import charge_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
@@ -26,6 +25,7 @@ from tacit.recipe.watch_work import seconds_for, update_work, work_per_second
 from tacit.recipe.writing.builder import propose
 from tacit.rules import table as rules
 from tacit.rules.watching import MAX_DECRYPTED
+from tacit.time_format import moment
 
 KIT = WatchingKit()
 RECIPES = {cell: KIT.watched_recipe(*cell) for cell in CELLS}

@@ -16,7 +16,6 @@ from tacit.ledger.account import ChargeState
 from tacit.logview.live import LiveLog, charges_of
 from tacit.logview.signers import LeafSigners
 from tacit.logview.view import LogView
-from tacit.moments import moment
 from tacit.recipe.charges import series_charge
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Interval, Recipe
@@ -25,6 +24,7 @@ from tacit.recipe.series import Ended, Series
 from tacit.rules import series_table as series_rules
 from tacit.rules.series import total_problem
 from tacit.rules.table import check
+from tacit.time_format import moment
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 

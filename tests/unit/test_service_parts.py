@@ -16,8 +16,8 @@ import pytest
 
 from infra.lab.kit.clock import SimClock, settle
 from infra.lab.kit.entropy import SeededEntropy
+from tacit.backoff import LONGEST_PAUSE
 from tacit.errors import Abort, CryptoError
-from tacit.pauses import LONGEST_PAUSE
 from tacit.service.base.driver import run_driver
 from tacit.service.base.group_commit import GroupCommitter
 from tacit.service.base.log import REDACTED, get_logger, set_log_level

@@ -22,8 +22,8 @@ from client_agent.host import CONFIG_NAMES
 from client_agent.journal import Entry, State
 from client_agent.runner import open_store
 from infra.backing.backing_servers import BROKER, BROKER_FILE
-from infra.base.legs import DEVICES
 from infra.base.remembered_servers import remember
+from infra.base.service_calls import DEVICES
 from infra.commands.staging_options import dealt_to
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import survey_from

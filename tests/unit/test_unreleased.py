@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.recipes import RecipeKit
-from tacit.moments import when
 from tacit.operations.status import TaskStatus
 from tacit.operations.unreleased import unreleased_words
+from tacit.time_format import when
 
 RECIPE = RecipeKit().recipe(population=250, min_batch_size=40)
 OVER = float(RECIPE.interval.end)

@@ -8,9 +8,9 @@ import pytest
 
 from infra.lab.kit.clock import SimClock
 from tacit.adapters.system import ShiftedClock, SystemClock
-from tacit.moments import date_field
 from tacit.ports import HttpResponse, SteadyClock
 from tacit.service.base.vouched import BOUND_SECONDS, UNVOUCHED, EarlierClock, LaterClock, VouchedTime, Voucher
+from tacit.time_format import date_field
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0

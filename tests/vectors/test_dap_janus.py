@@ -50,10 +50,10 @@ from tacit.messages import (
     VerifyInit,
     VerifyResp,
 )
-from tacit.messages.framing import decode_framed
+from tacit.messages.version_codec import decode_framed
 from tacit.vdaf.registry import vdaf_configuration, vdaf_from_configuration
 from tacit.version import DAP_18, JANUS_MAIN
-from tests.kit.framing import encode_framed
+from tests.kit.version_codec import encode_framed
 
 pytestmark = pytest.mark.vectors
 

@@ -17,7 +17,7 @@ from infra.views.terminal import answers, plain_table, print_json
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.client import Operator
 from tacit.errors import UsageError
-from tacit.moments import when
+from tacit.time_format import when
 
 if TYPE_CHECKING:
     from tacit.client import Change, Changes

@@ -13,7 +13,7 @@ from infra.stacks.command_options import AsJson, checked_name
 from infra.views.terminal import answers, plain_table, print_json
 from tacit.client import Operator
 from tacit.errors import UsageError
-from tacit.moments import when
+from tacit.time_format import when
 
 if TYPE_CHECKING:
     from tacit.client import Change, ConsentRule, Person

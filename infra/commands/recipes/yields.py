@@ -11,7 +11,7 @@ from infra.commands.results import RecipeName, collector_access
 from infra.stacks.command_options import AsJson, StateDir, checked_name, layout_of
 from infra.views.terminal import answers, print_json
 from tacit.adapters.system import SystemClock
-from tacit.moments import when
+from tacit.time_format import when
 
 if TYPE_CHECKING:
     from tacit.operations.yields import Yield

@@ -12,7 +12,7 @@ from infra.views.terminal import notes
 from tacit.extras import require_extra
 
 if TYPE_CHECKING:
-    from infra.lab.demo.visits import Visits
+    from infra.lab.demo.event_counts import Visits
     from infra.lab.demo.watched_run import Watching
 
 DEFAULT_DEVICES, DEFAULT_STEPS, FEWER_STEPS = 300, 30, 12
@@ -24,7 +24,7 @@ MOST = 4
 
 def watching_of(model: str, statistic: str | None, steps: int | None) -> Watching:
     """Return what the flags ask for. Raises ``BadParameter``."""
-    from infra.lab.demo.visits import MAX_STEPS
+    from infra.lab.demo.event_counts import MAX_STEPS
     from tacit.models.forms import form_of
     from tacit.models.pan_private.form import PanPrivate
 
@@ -43,7 +43,7 @@ def watching_of(model: str, statistic: str | None, steps: int | None) -> Watchin
 
 def visits_of(asked: Watching, input_file: Path | None, column: str | None, devices: int | None) -> Visits:
     """Return the events on the devices, made up or read from ``input_file``. Raises ``UsageError``."""
-    from infra.lab.demo.visits import load_visits, made_up
+    from infra.lab.demo.event_counts import load_visits, made_up
 
     if input_file is None:
         if column:
@@ -56,7 +56,7 @@ def visits_of(asked: Watching, input_file: Path | None, column: str | None, devi
 
 def watched(asked: Watching, visits: Visits, out: Path, *, json_output: bool) -> None:
     """Run the demo of a watched event; print its result as JSON, or show it and write a report to ``out``."""
-    from infra.lab.demo.visits import SYNTHETIC
+    from infra.lab.demo.event_counts import SYNTHETIC
     from infra.lab.demo.watched_run import WatchedRun
 
     progress = notes()

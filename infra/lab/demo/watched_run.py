@@ -24,13 +24,13 @@ from client_agent.panprivate.recipes import plan_of
 from client_agent.panprivate.slots import newest
 from client_agent.panprivate.watch import Schedule
 from infra.lab.demo.drill import Drilled, buckets_of, report_id_of
+from infra.lab.demo.event_counts import Visits, capped, steps_of
 from infra.lab.demo.fleet import Fleet
 from infra.lab.demo.game_process import Game, played_beside
 from infra.lab.demo.results.result import Sighting, StagedRefusal
 from infra.lab.demo.results.view import Stages
 from infra.lab.demo.results.watched_result import WatchedResult, looks_of
 from infra.lab.demo.staging import DAY, DRILL_SLOT, HOUR, MAIN_SLOT, WITNESSES, Recipes
-from infra.lab.demo.visits import Visits, capped, steps_of
 from infra.lab.intruder.game import GameResult
 from infra.lab.kit.patience import PatientTransport
 from infra.stacks.options import StackOptions

@@ -18,8 +18,8 @@ from infra.lab.devices.additions import add
 from infra.lab.devices.contributions import Contribution
 from infra.lab.devices.faults import FATE, Fault
 from infra.lab.devices.metrics import Snapshot, bin_of
+from tacit.backoff import Backoff, uniform
 from tacit.models.interfaces.device import DeviceSide
-from tacit.pauses import Backoff, uniform
 from tacit.ports import Clock, Entropy
 
 BACKOFF = Backoff(0.5, 10.0)

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from client_agent.wallet import HeldToken, QuotaSpentError, ask_attester
+from tacit.backoff import Backoff
 from tacit.errors import CryptoError, DecodeError, UsageError
-from tacit.pauses import Backoff
 from tacit.ports import Clock, Entropy, Transport, TransportError
 from tacit.tokens.binding import Preimages
 from tacit.tokens.blind_rsa import TokenKey

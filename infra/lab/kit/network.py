@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from tacit.adapters.network.origins import origin_of
-from tacit.moments import date_field
 from tacit.ports import Clock, HttpResponse, Transport, TransportError
 from tacit.service.run import Runner
+from tacit.time_format import date_field
 
 RESPONSE_SECONDS = 60.0
 

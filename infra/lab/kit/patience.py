@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tacit.backoff import Backoff
 from tacit.errors import Fatal, Refusal, TacitError
-from tacit.pauses import Backoff
 from tacit.ports import Entropy, HttpResponse, Transport, TransportError
 
 T = TypeVar("T")

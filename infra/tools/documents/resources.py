@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infra.base.legs import LEGS, PUBLIC
+from infra.base.service_calls import LEGS, PUBLIC
 from infra.tools.documents.words import MADE, page, table
 
 PEOPLE = frozenset({"anyone", "operator", "DAP client"})

@@ -18,7 +18,7 @@ from pydantic_core import core_schema
 from attester.config import AttesterConfig
 from attester.handlers import TokenRequestBody
 from client_agent.config import AgentConfig
-from infra.tools.documents.papers import ChallengeBody, HpkeKeyFile, PeerFile, Problem, ResultDocument
+from infra.tools.documents.json_models import ChallengeBody, HpkeKeyFile, PeerFile, Problem, ResultDocument
 from infra.views.terminal import json_text
 from recipe_server.config import RecipeServerConfig
 from relay.config import RelayConfig

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from infra.base.legs import DEVICES
+from infra.base.service_calls import DEVICES
 from infra.base.service_names import kind_of
 from infra.stacks.layout import Layout
 from infra.stacks.options import organisation_of

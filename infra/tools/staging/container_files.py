@@ -14,8 +14,8 @@ from sqlalchemy.engine import URL
 from infra.backing.databases import URL_FILE
 from infra.base.certificate_files import CA_FILE, CERTIFICATE, KEY
 from infra.base.certificates import certify
-from infra.base.legs import DEVICES
 from infra.base.remembered_servers import amend_config
+from infra.base.service_calls import DEVICES
 from infra.monitoring.scraping import write_scrape_config
 from infra.stacks.certificates import authority_of
 from infra.stacks.layout import Layout

@@ -8,7 +8,7 @@ organisation and nothing beyond it.
 from __future__ import annotations
 
 from infra.backing.databases import WITHOUT_DATABASE
-from infra.base.legs import DEVICES, LEGS
+from infra.base.service_calls import DEVICES, LEGS
 from infra.base.service_names import kind_of
 from infra.stacks.layout import Layout
 from infra.stacks.options import CONTAINER_BLOCK, ORGANISATIONS, address_of, organisation_network, organisation_of

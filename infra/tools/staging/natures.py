@@ -16,8 +16,8 @@ from client_agent.config import Announcements
 from client_agent.limits import MAX_CLOCK_ERROR
 from infra.stacks.agents import Nature
 from infra.tools.staging.choices import Driver
+from tacit.backoff import uniform
 from tacit.errors import UsageError
-from tacit.pauses import uniform
 from tacit.ports import Entropy
 from tacit.service.base.config_files import Frozen, load_config
 from tacit.service.base.secret_files import write_secret

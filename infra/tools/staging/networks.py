@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from infra.base.legs import DEVICES, LEGS
+from infra.base.service_calls import DEVICES, LEGS
 from infra.base.service_names import WITNESS, witness_name
 from infra.stacks.options import FIRST_ADDRESS, ORGANISATIONS, organisation_of
 from tacit.errors import UsageError

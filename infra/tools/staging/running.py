@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from infra.backing.child import Child
-from infra.base.legs import DEVICES
+from infra.base.service_calls import DEVICES
 from infra.stacks.deployment import Parts
 from infra.stacks.layout import Layout
 from infra.stacks.options import OPERATORS, ORGANISATIONS, organisation_of

@@ -12,8 +12,8 @@ from services.admin.pages.rendering import figure
 from tacit.methods.figures import form_of, interval_of, places_drawn, with_margin
 from tacit.methods.result import answers as answers_of
 from tacit.methods.result import by_label
-from tacit.moments import when
 from tacit.operations.burn_down import BurnDown
+from tacit.time_format import when
 
 MULTIPLES = 12
 """The most answers that are shown over time."""

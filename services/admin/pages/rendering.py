@@ -18,8 +18,8 @@ from tacit.errors import as_sentence
 from tacit.methods.figures import MARGIN, delta_form, form_of, interval_of, margin, with_margin
 from tacit.methods.figures import number as estimate
 from tacit.methods.result import answers, by_label
-from tacit.moments import when
 from tacit.recipe.cautions import cautions
+from tacit.time_format import when
 
 HTML: Final = "text/html"
 HEADERS: Final = {

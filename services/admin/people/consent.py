@@ -22,9 +22,9 @@ from services.admin.storage.records import Change, KeptRule, Person
 from services.admin.storage.store import AdminTx
 from tacit.codec import b64url
 from tacit.errors import Abort
-from tacit.moments import when
 from tacit.ports import Clock, Entropy
 from tacit.service.documents.admin_people import Kind, Role
+from tacit.time_format import when
 from tacit.tlog.canonical import canonical_bytes
 
 LABEL: Final = b"tacit change v1\0"

@@ -34,7 +34,6 @@ from tacit.codec import unb64url
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.learning.plan import Plan
 from tacit.logview.live import LiveLog
-from tacit.moments import when
 from tacit.operations.checking import Checked, checked, context_at
 from tacit.operations.design import decided
 from tacit.operations.drafting import Drafted, drafted, refusals_document
@@ -52,6 +51,7 @@ from tacit.recipe.training import read_round_model
 from tacit.rules import table as rules
 from tacit.service.app import refused
 from tacit.signing import Signer
+from tacit.time_format import when
 from tacit.tlog.canonical import canonical_bytes, parse_canonical
 from tacit.tlog.leaves import LeafType, SignedLeaf
 

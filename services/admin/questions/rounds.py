@@ -17,12 +17,12 @@ from services.admin.questions.releases import Releases
 from services.admin.storage.records import Question
 from tacit.errors import UsageError
 from tacit.logview.live import LiveLog
-from tacit.moments import when
 from tacit.operations.prefix_rounds import Progress, next_round, progress, rounds_of
 from tacit.operations.series_rounds import Asked
 from tacit.ports import Clock
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Ended, Series
+from tacit.time_format import when
 from tacit.tlog.canonical import canonical_bytes
 
 

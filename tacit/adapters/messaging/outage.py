@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tacit.pauses import Backoff
+from tacit.backoff import Backoff
 from tacit.ports import Clock, Entropy
 
 PAUSES = Backoff(0.25, 15.0)

@@ -10,7 +10,7 @@ from tacit.answers import is_final
 from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError
 from tacit.media_types import dap
 from tacit.messages import REPORT_ID_SIZE, ReportMetadata, Role, UploadRequest
-from tacit.messages.framing import decode_upload_errors
+from tacit.messages.version_codec import decode_upload_errors
 from tacit.models.forms import form_of
 from tacit.models.interfaces.device import Channel, DeviceSide, Fate, Submission, Verdict
 from tacit.models.interfaces.mixed import MixedDevice, mixed

@@ -10,7 +10,6 @@ from tacit.errors import Refusal, UsageError
 from tacit.learning.plan import Plan
 from tacit.logview.live import LiveLog
 from tacit.models.parties import Parties
-from tacit.moments import moment
 from tacit.operations.drafting import next_epoch
 from tacit.operations.learning.plans import planned_series
 from tacit.operations.pace import Pace
@@ -20,6 +19,7 @@ from tacit.recipe.model import TokenSlot
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import MAX_PER_EPOCH, Series
 from tacit.rules import series_table, table
+from tacit.time_format import moment
 
 EPOCHS_AHEAD: Final = 8
 """A run whose start is open begins so many epochs later than it could, at most."""

@@ -27,7 +27,6 @@ from tacit.learning.first_model import first_model
 from tacit.learning.optimisers import FedAdam, FedAvg, Optimiser
 from tacit.learning.plan import FedAdamPlan, FedAvgPlan, Plan
 from tacit.learning.projection import projection_of
-from tacit.moments import when
 from tacit.operations.learning.plans import unplaced_series
 from tacit.operations.learning.releases import released_mean
 from tacit.operations.series_rounds import Asked
@@ -36,6 +35,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.quantity import exact
 from tacit.recipe.series import Series, SeriesClaim
 from tacit.recipe.training import RoundModel, read_round_model
+from tacit.time_format import when
 
 _PLANS: Final = 16
 """Of so many plans the claims are kept, each of which takes a second or two to find."""

@@ -18,7 +18,6 @@ from tacit.answers import may_pass
 from tacit.errors import Abort, Refusal, UsageError
 from tacit.learning.plan import Plan
 from tacit.logview.live import LiveLog, LiveRecipe, LiveSeries
-from tacit.moments import when
 from tacit.operations.learning.rounds import Before, NextRound, Run, Trained, next_round, run_of
 from tacit.operations.publishing import send_leaf, send_model, signed_leaf
 from tacit.operations.results import PASSING, CollectorAccess, released
@@ -29,6 +28,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.recipe.training import read_round_model
 from tacit.signing import Signer
+from tacit.time_format import when
 
 LOOK_SECONDS: Final = 1.0
 """The shortest pause between two reads of the log."""

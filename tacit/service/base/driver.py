@@ -36,7 +36,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from tacit.adapters.waiting import first_of
-from tacit.pauses import LONGEST_PAUSE, Backoff
+from tacit.backoff import LONGEST_PAUSE, Backoff
 from tacit.ports import Clock, Entropy, TransportError
 from tacit.service.base.log import get_logger
 

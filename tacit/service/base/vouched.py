@@ -16,8 +16,8 @@ import contextlib
 import math
 from collections.abc import Mapping
 
-from tacit.moments import calendar, read_date_field
 from tacit.ports import Clock, HttpResponse, SteadyClock, Transport, TransportError
+from tacit.time_format import calendar, read_date_field
 
 BOUND_SECONDS = 600.0
 """Most seconds by which a clock may differ from what others say; beyond, a service does nothing that cannot be undone.

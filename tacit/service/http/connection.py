@@ -1,7 +1,8 @@
 """One connection of a service's HTTP server, read under the control of ``Admission``.
 
-Requests to hot routes (``tacit.service.http.lean``) are read and answered here. The first other request makes the
-connection aiohttp's until it ends, because only then is it certain that both see the same requests in the same bytes.
+Requests to hot routes (``tacit.service.http.fast_reader``) are read and answered here. The first other request makes
+the connection aiohttp's until it ends, because only then is it certain that both see the same requests in the same
+bytes.
 
 Errors below the application (bad HTTP) become problem documents too, and reveal nothing about their sender.
 """
@@ -20,7 +21,7 @@ from tacit.service.base.log import get_logger
 from tacit.service.http import proxy_line
 from tacit.service.http.admission import Admission, Visit
 from tacit.service.http.divided import Divided, end_writing
-from tacit.service.http.lean import Reader, Serving, encode_answer
+from tacit.service.http.fast_reader import Reader, Serving, encode_answer
 from tacit.service.http.problems import Answer, bad_request, problem_answer, too_slow
 
 MOST_DISCARDED = 4 << 20

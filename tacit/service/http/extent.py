@@ -10,7 +10,7 @@ from aiohttp.http import HttpVersion10, HttpVersion11, RawRequestMessage
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from tacit.service.http.lean import FRAMING_PER_BODY, MOST_HEAD
+from tacit.service.http.fast_reader import FRAMING_PER_BODY, MOST_HEAD
 from tacit.service.http.targets import divide_target, is_host
 
 _BLANK = b"\r\n\r\n"

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from tacit.service.http.admission import Admission, source_of
 from tacit.service.http.connection import Connection
-from tacit.service.http.lean import Asking, Serving
+from tacit.service.http.fast_reader import Asking, Serving
 
 SWEEP_SECONDS = 1.0
 

@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from services.admin.api.openapi import about
 from services.admin.handlers.routes import ROUTES
+from services.admin.pages.page_requests import Visit
 from services.admin.pages.rendering import rendered
-from services.admin.pages.visits import Visit
 from tacit.service.documents.described import described
 from tacit.service.documents.openapi import document
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from services.admin.base.problems import Problem, refuse
 from services.admin.handlers.openid import cookie_name
-from services.admin.pages.visits import SIGN_IN, Visit
+from services.admin.pages.page_requests import SIGN_IN, Visit
 from services.admin.people.flow import target_of
 from services.admin.people.sign_in import csrf_token
 from tacit.codec import b64url

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from aiohttp import web
 
 from services.admin.handlers.jobs import COLLECTION, can_help, jobs_of
+from services.admin.pages.page_requests import Visit
 from services.admin.pages.views.published import PATIENCE_SECONDS
-from services.admin.pages.visits import Visit
 from services.admin.people.people import Permission
 from tacit.errors import Abort
 from tacit.service.app import STEPS

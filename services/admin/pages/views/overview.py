@@ -6,9 +6,9 @@ from aiohttp import web
 
 from services.admin.handlers.consent import changes_of
 from services.admin.handlers.questions import names_of
+from services.admin.pages.page_requests import Visit
 from services.admin.pages.views.published import listed_of, running_of
 from services.admin.pages.views.questions import row_of
-from services.admin.pages.visits import Visit
 from services.admin.people.people import Permission
 from services.admin.storage.records import QuestionState
 from tacit.errors import Abort

@@ -7,7 +7,7 @@ from typing import Any
 
 from aiohttp import web
 
-from services.admin.pages.visits import Visit
+from services.admin.pages.page_requests import Visit
 from tacit.errors import Abort, DecodeError
 
 

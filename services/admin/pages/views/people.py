@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from services.admin.pages.visits import Visit
+from services.admin.pages.page_requests import Visit
 from services.admin.people.people import PERMISSIONS, Permission, existing
 from services.admin.storage.records import ApiKey
 from tacit.codec import b64url

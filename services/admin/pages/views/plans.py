@@ -8,9 +8,9 @@ from typing import Any
 
 from aiohttp import web
 
+from services.admin.pages.page_requests import Visit, question_of
 from services.admin.pages.run_facts import forecast_facts, plan_facts
 from services.admin.pages.survey_labels import told_members
-from services.admin.pages.visits import Visit, question_of
 from services.admin.questions.questions import field_problem, text_of
 from services.admin.storage.records import Question
 from tacit.errors import Abort, DecodeError, UsageError

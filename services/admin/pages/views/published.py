@@ -12,8 +12,8 @@ from services.admin.api.calls import Admin
 from services.admin.handlers.recipes import document_of
 from services.admin.pages.charts import Fill, answers, over_time
 from services.admin.pages.claims import continued
+from services.admin.pages.page_requests import Visit
 from services.admin.pages.survey_labels import plain
-from services.admin.pages.visits import Visit
 from services.admin.questions.releases import Release
 from tacit.errors import Abort
 from tacit.methods.base.statistics import STATISTICS

@@ -11,20 +11,19 @@ from aiohttp import web
 from services.admin.base.problems import Problem, refuse
 from services.admin.handlers.questions import names_of
 from services.admin.pages.claims import claim_rows
+from services.admin.pages.page_requests import Visit
 from services.admin.pages.preview import Preview, judged
 from services.admin.pages.run_facts import forecast_facts, plan_facts
 from services.admin.pages.survey_fields import CHOICES_OF, FIELDS, fields_of
 from services.admin.pages.survey_labels import chosen, told_fields, told_members
 from services.admin.pages.views.passkeys import answer_of
 from services.admin.pages.views.published import release_row, releases_of, yield_row
-from services.admin.pages.visits import Visit
 from services.admin.people.people import Permission
 from services.admin.questions.publishing import fixed_of, recipe_document
 from services.admin.questions.questions import Asked, asked_of, etag_of, is_over, survey_document
 from services.admin.storage.records import Act, Question, QuestionState
 from tacit.errors import Abort, DecodeError, UsageError
 from tacit.learning.plan import Plan
-from tacit.moments import when
 from tacit.recipe.candidates import candidates_of, label_of
 from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.logged import RecipeState
@@ -32,6 +31,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.recipe.writing.survey_table import SurveyField, Value
 from tacit.service.documents.openapi import DEFAULT_LIMIT
+from tacit.time_format import when
 
 ROUNDS: Final = 50
 """How many of the newest submissions and approvals of a question are shown."""

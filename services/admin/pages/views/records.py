@@ -11,7 +11,7 @@ from services.admin.handlers.acts import page_of
 from services.admin.handlers.fleet import fleet_of
 from services.admin.handlers.log import checkpoint_of, entries_of, index_of, keys_in, proof_of
 from services.admin.pages.charts import burning
-from services.admin.pages.visits import Visit
+from services.admin.pages.page_requests import Visit
 from services.admin.questions.fleet import QUIET_SECONDS
 from services.admin.storage.audit import follows, verify
 from tacit.codec import b64url

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from services.admin.pages.page_requests import Visit
 from services.admin.pages.run_facts import plan_facts
-from services.admin.pages.visits import Visit
 from services.admin.questions.questions import plan_of
 from services.admin.storage.records import QuestionState
 from tacit.logview.live import LiveLog

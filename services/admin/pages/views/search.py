@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from services.admin.base.problems import Problem
+from services.admin.pages.page_requests import Visit
 from services.admin.pages.views.questions import waits_for
-from services.admin.pages.visits import Visit
 from services.admin.questions.rounds import Search, search_at
 from tacit.errors import Abort, UsageError
 from tacit.logview.live import LiveLog

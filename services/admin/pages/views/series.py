@@ -7,10 +7,10 @@ from aiohttp import web
 from services.admin.base.problems import Problem
 from services.admin.handlers.series import document_of, page_of
 from services.admin.pages.charts import over_time
+from services.admin.pages.page_requests import Visit
 from services.admin.pages.views.published import POINTS, by_answers, listed_of, unit_of
 from services.admin.pages.views.runs import run_of
 from services.admin.pages.views.search import search_of
-from services.admin.pages.visits import Visit
 from tacit.codec import b64url
 from tacit.errors import Abort
 from tacit.logview.live import LiveLog

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from services.admin.base.problems import Problem, refuse
 from services.admin.pages.assets import add_assets
+from services.admin.pages.page_requests import SIGN_IN, Page, refused, serve
 from services.admin.pages.views import (
     api,
     editor,
@@ -22,7 +23,6 @@ from services.admin.pages.views import (
     records,
     series,
 )
-from services.admin.pages.visits import SIGN_IN, Page, refused, serve
 from services.admin.people.people import Permission
 from tacit.service.app import heed_expect
 

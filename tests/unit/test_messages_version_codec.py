@@ -23,10 +23,10 @@ from tacit.messages import (
     VerifyResp,
 )
 from tacit.messages.configuration import configuration_type
-from tacit.messages.framing import decode_framed, decode_upload_errors, encode_upload_errors
 from tacit.messages.slices import slice_job, slice_response
+from tacit.messages.version_codec import decode_framed, decode_upload_errors, encode_upload_errors
 from tacit.version import DAP_18, DAP_19, JANUS_MAIN, VERSIONS, DapVersion
-from tests.kit.framing import encode_framed, encode_verify_resp
+from tests.kit.version_codec import encode_framed, encode_verify_resp
 from tests.unit.test_messages_roundtrip import any_bytes, continues, exactly, few, inits, some, uint
 
 batch_ids = exactly(32).map(AggregationJobExtension.leader_selected_batch_id)

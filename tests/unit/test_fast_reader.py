@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import h11
 import pytest
 
-from tacit.service.http.lean import Asking, HotRoute, HotRoutes, Reader, Respond
+from tacit.service.http.fast_reader import Asking, HotRoute, HotRoutes, Reader, Respond
 from tacit.service.http.problems import Answer
 
 LIMIT = 4096

@@ -13,7 +13,7 @@ from aiohttp import web
 from tacit.errors import drop_frames
 from tacit.service.app import COUNT, DEPS, NO_ROUTE, abort_of, heed_expect, read_body, require_clock
 from tacit.service.base.log import REQUEST, RequestId
-from tacit.service.http.lean import HotRoute, HotRoutes, Reader, Serving
+from tacit.service.http.fast_reader import HotRoute, HotRoutes, Reader, Serving
 from tacit.service.http.limits import busy
 from tacit.service.http.problems import Answer, bad_request, problem_answer
 

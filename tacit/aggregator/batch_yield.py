@@ -1,4 +1,5 @@
-"""How far a batch is filled, as a server tells it (``tacit.aggregator.filling``): the document, and how to read it."""
+"""How far a batch is filled, as a server tells it (``tacit.aggregator.yield_looks``): the document, and how to read
+it."""
 
 from __future__ import annotations
 

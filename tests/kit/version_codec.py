@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tacit.codec import Writer
 from tacit.messages.aggregation import AggregationJobContinueReq, AggregationJobInitReq, VerifyResp
-from tacit.messages.framing import Framed, encode_init, vector
 from tacit.messages.slices import join_reject
 from tacit.messages.struct import joined
+from tacit.messages.version_codec import Framed, encode_init, vector
 from tacit.version import DapVersion
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from client_agent.cached_store import RememberedStore
 from client_agent.journal import Entry, Fact, MemoryAgentStore, Prefetch, SeriesDraw, State
-from client_agent.remembered import RememberedStore
 from client_agent.store import SqlAgentStore
 from tacit.errors import Fatal, Unavailable
 from tacit.tokens.slots import Slot

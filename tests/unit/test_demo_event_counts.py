@@ -10,8 +10,7 @@ import typer
 
 from infra.lab.commands.demo import demo
 from infra.lab.commands.demo_watched import DEFAULT_STEPS, FEWER_STEPS, MOST, visits_of, watching_of
-from infra.lab.demo.results.watched_result import looks_of
-from infra.lab.demo.visits import (
+from infra.lab.demo.event_counts import (
     EVENT,
     MAX_DEVICES,
     MAX_STEPS,
@@ -21,6 +20,7 @@ from infra.lab.demo.visits import (
     made_up,
     steps_of,
 )
+from infra.lab.demo.results.watched_result import looks_of
 from infra.lab.demo.watched_run import Watching, truths
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import UsageError

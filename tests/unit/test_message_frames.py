@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tacit.errors import DecodeError
-from tacit.frames import (
+from tacit.media_types import OHTTP_RES, PROBLEM_JSON
+from tacit.message_frames import (
     ANSWER_OVERHEAD,
     REQUEST_OVERHEAD,
     FramedAnswer,
@@ -18,7 +19,6 @@ from tacit.frames import (
     encode_answers,
     encode_requests,
 )
-from tacit.media_types import OHTTP_RES, PROBLEM_JSON
 
 ANSWERS = st.builds(
     FramedAnswer,

@@ -16,8 +16,8 @@ from infra.lab.kit.recipes import URLS
 from infra.lab.kit.reports import make_task_kit
 from tacit import media_types
 from tacit.errors import ReportError
-from tacit.frames import MOST_UPLOAD_BYTES, MOST_UPLOADS, FramedAnswer, decode_answers, encode_requests
 from tacit.media_types import PROBLEM_JSON, UPLOAD_REQ_FRAME, UPLOAD_RES_FRAME
+from tacit.message_frames import MOST_UPLOAD_BYTES, MOST_UPLOADS, FramedAnswer, decode_answers, encode_requests
 from tacit.messages import Role, UploadErrors
 from tacit.ports import HttpResponse
 from tacit.recipe.derive import task_id

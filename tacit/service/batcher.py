@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from tacit.service.app import Deps
-from tacit.service.base.orders import shuffled
+from tacit.service.base.random_order import shuffled
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

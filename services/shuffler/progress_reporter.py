@@ -1,6 +1,6 @@
 """Tells analyzers and leaders how far the recipes are filled whose bundles only the shuffler can count.
 
-It tells the looks of ``tacit.aggregator.filling``: at times that follow from the recipe, in tenths of B, with noise
+It tells the looks of ``tacit.aggregator.yield_looks``: at times that follow from the recipe, in tenths of B, with noise
 that is drawn here, once. A request has the same form for every count, and is repeated until the receiver has it; so
 neither its time nor its size tells anything that the look does not.
 """
@@ -12,12 +12,12 @@ from collections.abc import Mapping
 
 from services.shuffler.store import ShufflerStore
 from tacit import media_types
-from tacit.aggregator.filled import LOOKS, Look, look_document
-from tacit.aggregator.filling import Fillings, looks_due
+from tacit.aggregator.batch_yield import LOOKS, Look, look_document
 from tacit.aggregator.parties import PartyTable
+from tacit.aggregator.yield_looks import Fillings, looks_due
 from tacit.answers import retry_after
+from tacit.backoff import LONGEST_PAUSE, Backoff
 from tacit.errors import Abort
-from tacit.pauses import LONGEST_PAUSE, Backoff
 from tacit.ports import TransportError
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import Deps

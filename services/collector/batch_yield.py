@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from services.collector.service import Subjects
-from tacit.aggregator.filled import Filling, read_filling
+from tacit.aggregator.batch_yield import Filling, read_filling
 from tacit.errors import Abort, DecodeError
 from tacit.models.one_server import ANALYZER
 from tacit.models.secure_aggregation.collector import LEADER

@@ -6,8 +6,8 @@ devices send at times that depend on nothing (P17b, P28). An exact live count st
 whether the device took part, which sampling was to hide. For a batch that never fills, which is refunded because
 nothing was released, it would reveal how many devices there were.
 
-Behind a shuffler only the shuffler can count. It draws the noise, and tells each look when it is due to the
-analyzer or leader (``services.shuffler.telling``); so nobody's asking decides when, and a leader knows no count of its
+Behind a shuffler only the shuffler can count. It draws the noise, and tells each look when it is due to the analyzer or
+leader (``services.shuffler.progress_reporter``); so nobody's asking decides when, and a leader knows no count of its
 own before the flush.
 
 So a count is read ``LOOKS`` times, in equal parts of the time in which devices send. A look is recorded once, by
@@ -23,7 +23,7 @@ from contextlib import AbstractAsyncContextManager
 from fractions import Fraction
 from typing import Protocol, TypeVar
 
-from tacit.aggregator.filled import LOOKS, MAX_BATCH, STEPS, Filling, Look
+from tacit.aggregator.batch_yield import LOOKS, MAX_BATCH, STEPS, Filling, Look
 from tacit.aggregator.parties import Served, ServedTask
 from tacit.aggregator.records import Batch
 from tacit.errors import Abort

@@ -11,10 +11,10 @@ from aiohttp import StreamReader, web
 
 from tacit.errors import Abort
 from tacit.service.app import read_body
-from tacit.service.hot import HOT
+from tacit.service.fast_routes import HOT
 from tacit.service.http import admission
 from tacit.service.http.connection import MOST_DISCARDED, Connection
-from tacit.service.http.lean import MOST_FIELD, MOST_FIELDS
+from tacit.service.http.fast_reader import MOST_FIELD, MOST_FIELDS
 from tacit.service.http.problems import Answer
 from tests.kit.probe_server import (
     FAULTS,

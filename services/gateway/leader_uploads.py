@@ -1,4 +1,4 @@
-"""Uploads to a leader that knows this gateway, in frames (``tacit.frames``).
+"""Uploads to a leader that knows this gateway, in frames (``tacit.message_frames``).
 
 Uploads that may leave in one turn of the event loop leave in one request, in random order. None waits for others: those
 of one group of the replay window, or of one frame of the relay, become free together. So the leader sees no more groups
@@ -19,7 +19,8 @@ from typing import NamedTuple
 from tacit.answers import may_pass
 from tacit.codec import unb64url
 from tacit.errors import DecodeError
-from tacit.frames import (
+from tacit.media_types import UPLOAD_REQ_FRAME, UPLOAD_RES_FRAME, dap, is_a
+from tacit.message_frames import (
     MOST_UPLOAD_BYTES,
     MOST_UPLOADS,
     REQUEST_OVERHEAD,
@@ -27,11 +28,10 @@ from tacit.frames import (
     decode_answers,
     encode_requests,
 )
-from tacit.media_types import UPLOAD_REQ_FRAME, UPLOAD_RES_FRAME, dap, is_a
 from tacit.ports import Exchange, HttpResponse, TransportError
 from tacit.service.app import Deps
 from tacit.service.base.log import get_logger
-from tacit.service.framing import FrameBounds, Framing
+from tacit.service.batcher import FrameBounds, Framing
 from tacit.service.http.limits import come_back
 from tacit.service.http.live_tokens import ShownToken
 

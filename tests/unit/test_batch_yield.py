@@ -12,8 +12,8 @@ import pytest
 
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import RecipeKit
-from tacit.aggregator.filled import LOOKS, STEPS, Filling, Look, read_filling
-from tacit.aggregator.filling import look_at, looks_due, tenths
+from tacit.aggregator.batch_yield import LOOKS, STEPS, Filling, Look, read_filling
+from tacit.aggregator.yield_looks import look_at, looks_due, tenths
 from tacit.errors import DecodeError
 from tacit.methods.base.draws import discrete_laplace
 from tacit.operations.yields import forecast, yield_of

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from tacit.aggregator.keys import find_key
 from tacit.aggregator.live_keys import LiveHpkeKeys
+from tacit.aggregator.participant import NOT_OURS
 from tacit.aggregator.records import TaskRow
-from tacit.aggregator.seat import NOT_OURS
 from tacit.aggregator.state_keys import find_state_key
 from tacit.errors import Fatal, Refusal
 from tacit.logview.live import LiveRecipe
