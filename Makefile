@@ -7,8 +7,8 @@
 # make test-flaky  run every test that depends on a random draw RUNS times (100), against the rates that they state
 # make durations record how long each file of tests lasts, by which workers share them out; MARKED=slow: the long ones
 # make fmt       format the code
-# make documents regenerate docs/schemas, docs/vectors and benchmarks/rows.md, after a change of a model,
-#                a rule, a message, a metric, a table, a resource or states
+# make documents regenerate docs/schemas, docs/vectors, benchmarks/rows.md and a table of docs/architecture.md, after a
+#                change of a model, a rule, a message, a metric, a table, a resource, states or what a process loads
 # make lock      choose new dependency versions (needs uv)
 
 PYTHON ?= python3
@@ -122,6 +122,7 @@ documents: $(STAMP)
 	$(BIN)/tacit schemas --out docs/schemas
 	$(BIN)/tacit vectors --out docs/vectors
 	$(BIN)/python -m infra.lab.bench.described benchmarks/rows.md
+	$(BIN)/python -m infra.tools.documents.loaded_lines docs/architecture.md
 
 # hatchling and editables are locked too, because the package itself is installed without build isolation. A lock uses
 # the versions of the locks before it, and leaves those packages out. That of production alone is whole: a server is
