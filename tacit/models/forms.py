@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from tacit.errors import Refusal
+from tacit.extension_points import FORMS as PLACES
+from tacit.extension_points import ByName
 from tacit.models.form import Adversary, Form
-from tacit.models.local.form import Local
-from tacit.models.pan_private.form import PanPrivate
-from tacit.models.pan_private_single.form import PanPrivateSingle
-from tacit.models.secure_aggregation.form import SecureAggregation
-from tacit.models.shuffled.form import Shuffled
 
-FORMS: dict[str, Form] = {
-    SecureAggregation.name: SecureAggregation(),
-    PanPrivate.name: PanPrivate(),
-    PanPrivateSingle.name: PanPrivateSingle(),
-    Local.name: Local(),
-    Shuffled.name: Shuffled(),
-}
+FORMS: ByName[Form] = ByName(PLACES, lambda form: form())
 
 
 def known(model: str) -> Form | None:

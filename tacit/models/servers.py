@@ -4,28 +4,12 @@ Two aggregators need none: their part follows from the DAP task (``tacit.roles``
 from __future__ import annotations
 
 from tacit.errors import Refusal
+from tacit.extension_points import SERVER_SIDES, SHUFFLER_SIDES, ByName
 from tacit.models.interfaces.server import ServerSide
-from tacit.models.local.form import Local
-from tacit.models.local.server import LocalServer
-from tacit.models.pan_private.form import PanPrivate
-from tacit.models.pan_private_single.form import PanPrivateSingle
-from tacit.models.pan_private_single.server import PanPrivateSingleServer
-from tacit.models.secure_aggregation.form import SecureAggregation
-from tacit.models.secure_aggregation.server import MixingServer
-from tacit.models.shuffled.form import Shuffled
-from tacit.models.shuffled.server import ShuffledServer, ShufflerServer
 
-SERVERS: dict[str, ServerSide] = {
-    PanPrivateSingle.name: PanPrivateSingleServer(),
-    Local.name: LocalServer(),
-    Shuffled.name: ShuffledServer(),
-}
+SERVERS: ByName[ServerSide] = ByName(SERVER_SIDES, lambda side: side())
 """Model name -> what the analyzer does for it."""
-SHUFFLERS: dict[str, ServerSide] = {
-    Shuffled.name: ShufflerServer(),
-    SecureAggregation.name: MixingServer(),
-    PanPrivate.name: MixingServer(),
-}
+SHUFFLERS: ByName[ServerSide] = ByName(SHUFFLER_SIDES, lambda side: side())
 
 
 def server_side(model: str) -> ServerSide:

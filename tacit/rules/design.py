@@ -6,10 +6,10 @@ import math
 from fractions import Fraction
 
 from tacit.errors import Refusal
+from tacit.methods.base.method import Method
 from tacit.methods.base.proof import NORM_PROOF, NormProof
 from tacit.methods.base.statistics import STATISTICS
-from tacit.methods.registry import METHODS, methods_of
-from tacit.methods.shuffled import ShuffledCounts
+from tacit.methods.registry import METHODS
 from tacit.models.forms import form_of, known, unsupported
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.context import Context
@@ -119,12 +119,17 @@ def encoder_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str 
         wanted = " or ".join(statistic.encoders)
         return f"a {statistic.name} needs an encoder {wanted}, not {question.encoder.kind}"
     form = form_of(recipe.model)
-    fitting = {method.NAME: method for method in methods_of(statistic) if form.watched or form.answers_by(method)}
+
+    def answers(method: type[Method]) -> bool:
+        return statistic.name in method.STATISTICS and bool(form.watched or form.answers_by(method))
+
+    method = METHODS.get(spec.name)
+    if method is not None and answers(method):
+        return method.mismatch(shape_of(question), members_of(spec))
+    fitting = [one.NAME for one in METHODS.values() if answers(one)]
     if not fitting:
         return f"model {recipe.model} has no randomizer for {statistic.name}"
-    if spec.name not in fitting:
-        return f"a {statistic.name} needs the randomizer {' or '.join(fitting)}, not {spec.name}"
-    return fitting[spec.name].mismatch(shape_of(question), members_of(spec))
+    return f"a {statistic.name} needs the randomizer {' or '.join(fitting)}, not {spec.name}"
 
 
 def norm_proved(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -192,7 +197,7 @@ def result_size(recipe: Recipe, policy: Policy, context: Context) -> str | None:
         method = randomizer_of(recipe)
     except Refusal:
         return None  # another rule says why
-    if not isinstance(method, ShuffledCounts):
+    if not method.IS_SHUFFLED:
         most = MAX_SUM if STATISTICS[recipe.question.statistic].is_vector else MAX_LABELS
         if categories <= most:
             return None

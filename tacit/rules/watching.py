@@ -7,8 +7,6 @@ import re
 from tacit.codec import unb64url
 from tacit.errors import DecodeError
 from tacit.methods.base.statistics import STATISTICS
-from tacit.methods.flips import Flips
-from tacit.methods.rappor import Rappor
 from tacit.models.forms import FORMS, form_of
 from tacit.panprivate.elgamal import PublicKey
 from tacit.recipe.context import Context
@@ -59,7 +57,7 @@ def watch_randomizer(recipe: Recipe, policy: Policy, context: Context) -> str | 
         return None
     if spec.name != wanted:
         return f"a {recipe.question.statistic} of model {recipe.model} needs the randomizer {wanted}, not {spec.name}"
-    if spec.name == Rappor.NAME and spec.max_weight != spec.categories:
+    if spec.name == "rappor" and spec.max_weight != spec.categories:
         bound = f"max_weight {spec.max_weight} would reject answers, which devices cannot read"
         words = f"{bound}; {spec.categories}, the number of categories, passes"
         return Detail(words, exactly(randomizer__max_weight=spec.categories))
@@ -118,7 +116,7 @@ def decryption_bounded(recipe: Recipe, policy: Policy, context: Context) -> str 
     """With one server the largest number that a device may send, ``scale`` * ``maximum`` + ``flips``, is at most
     1,048,576, because the server has to find it in the exponent."""
     spec, form = recipe.randomizer, form_of(recipe.model)
-    if form.proves or spec.name != Flips.NAME or not form.watched:
+    if form.proves or spec.name != "flips" or not form.watched:
         return None
     largest = (spec.scale or 0) * (spec.maximum or 0) + (spec.flips or 0)
     if largest <= MAX_DECRYPTED:

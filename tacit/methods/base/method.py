@@ -167,6 +167,11 @@ class Method(ABC):
         """The largest number that a cell of a measurement holds."""
         return 1
 
+    @property
+    def messages(self) -> int:
+        """How many messages a device sends: one, or more where they are shuffled among those of others."""
+        return 1
+
     def proving_norm(self, _of: NormProof = NormProof.SUM) -> Self:
         """The method for devices that prove the Euclidean length of their vector. ``ValueError`` if it has none."""
         raise ValueError(f"{self.NAME} has no vectors whose norm could be proved")

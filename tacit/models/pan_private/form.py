@@ -19,8 +19,6 @@ from tacit.errors import Refusal
 from tacit.methods.base.method import Method
 from tacit.methods.base.proof import Proof
 from tacit.methods.base.statistics import StatisticName
-from tacit.methods.rappor import Rappor
-from tacit.methods.rr import Rr
 from tacit.models.form import Adversary
 from tacit.models.parties import Aggregator, Key, Parties
 from tacit.models.secure_aggregation.form import SecureAggregation, SecureAggregationParties
@@ -71,7 +69,7 @@ class PanPrivate(SecureAggregation):
         ),
     )
     refunds: ClassVar[bool] = True
-    watched: ClassVar[Mapping[StatisticName, str]] = {"count": Rr.NAME, "histogram": Rappor.NAME}
+    watched: ClassVar[Mapping[StatisticName, str]] = {"count": "rr", "histogram": "rappor"}
 
     def proof(self, method: Method) -> Proof:
         """Every cell is proved to be 0 or 1 by itself, since shares and proofs are made before it is known which cells

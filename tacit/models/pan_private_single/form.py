@@ -22,9 +22,6 @@ from tacit.dp.hidden_claim import Sample
 from tacit.dp.reports import Reports
 from tacit.errors import Refusal
 from tacit.methods.base.statistics import StatisticName
-from tacit.methods.flips import Flips
-from tacit.methods.rappor import Rappor
-from tacit.methods.rr import Rr
 from tacit.models.form import Adversary, Form
 from tacit.models.one_server import (
     ANALYZER,
@@ -85,7 +82,7 @@ class PanPrivateSingle(Form):
     charged: ClassVar[str] = ANALYZER
     charged_with_relay: ClassVar[str] = ANALYZER
     refunds: ClassVar[bool] = False
-    watched: ClassVar[Mapping[StatisticName, str]] = {"count": Rr.NAME, "histogram": Rappor.NAME, "mean": Flips.NAME}
+    watched: ClassVar[Mapping[StatisticName, str]] = {"count": "rr", "histogram": "rappor", "mean": "flips"}
     closes: ClassVar[tuple[str, ...]] = ("interval_end",)
 
     def claim(self, reports: Reports, sample: Sample, *, n: int, delta: float) -> Claim:

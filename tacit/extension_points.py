@@ -1,0 +1,108 @@
+"""Where features enter Tacit: the names by which recipes and parties find them, and where each of them lies.
+
+A method or model is imported when it is first used under its name, so a party loads those of the recipes it serves and
+no others. To add one, write its modules and its lines here; to remove one, delete both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from importlib import import_module
+from typing import Any, Final, Generic, TypeVar
+
+T = TypeVar("T")
+
+METHODS: Final = {
+    "krr": "tacit.methods.krr:Krr",
+    "rappor": "tacit.methods.rappor:Rappor",
+    "oue": "tacit.methods.oue:Oue",
+    "rr": "tacit.methods.rr:Rr",
+    "flips": "tacit.methods.flips:Flips",
+    "one-bit": "tacit.methods.one_bit:OneBit",
+    "affine": "tacit.methods.base.affine:AffineHashing",
+    "succinct-histogram": "tacit.methods.succinct_histogram.histogram:PaperHistogram",
+    "zsum": "tacit.methods.shuffled:Zsum",
+    "unbiased": "tacit.methods.shuffled_few:Unbiased",
+    "flipped": "tacit.methods.shuffled_few:Flipped",
+}
+"""Ways to randomise (``tacit.methods.base.method.Method``), ordered by preference: a question takes the first method
+that fits."""
+
+FORMS: Final = {
+    "secure-aggregation": "tacit.models.secure_aggregation.form:SecureAggregation",
+    "pan-private": "tacit.models.pan_private.form:PanPrivate",
+    "pan-private-single": "tacit.models.pan_private_single.form:PanPrivateSingle",
+    "local": "tacit.models.local.form:Local",
+    "shuffled": "tacit.models.shuffled.form:Shuffled",
+}
+"""What every reader of a recipe knows about its model (``tacit.models.form.Form``)."""
+
+DEVICE_SIDES: Final = {
+    "secure-aggregation": "tacit.models.secure_aggregation.device:SecureAggregationDevice",
+    "pan-private": "tacit.models.pan_private.device:PanPrivateDevice",
+    "pan-private-single": "tacit.models.pan_private_single.device:PanPrivateSingleDevice",
+    "local": "tacit.models.local.device:LocalDevice",
+    "shuffled": "tacit.models.shuffled.device:ShuffledDevice",
+    "through-shuffler": "tacit.models.interfaces.mixed:MixedDevice",
+    "dap-19": "tacit.models.secure_aggregation.device:Dap19Device",
+}
+"""What a device sends, by the names under which devices store it: the last two are of no model of their own."""
+
+COLLECTOR_SIDES: Final = {
+    "secure-aggregation": "tacit.models.secure_aggregation.collector:SecureAggregationCollector",
+    "pan-private": "tacit.models.secure_aggregation.collector:SecureAggregationCollector",
+    "pan-private-single": "tacit.models.pan_private_single.collector:PanPrivateSingleCollector",
+    "local": "tacit.models.local.collector:LocalCollector",
+    "shuffled": "tacit.models.shuffled.collector:ShuffledCollector",
+}
+"""How a model's aggregate becomes a release."""
+
+SERVER_SIDES: Final = {
+    "pan-private-single": "tacit.models.pan_private_single.server:PanPrivateSingleServer",
+    "local": "tacit.models.local.server:LocalServer",
+    "shuffled": "tacit.models.shuffled.server:ShuffledServer",
+}
+"""What the analyzer does for a model with one server that opens reports."""
+
+SHUFFLER_SIDES: Final = {
+    "shuffled": "tacit.models.shuffled.server:ShufflerServer",
+    "secure-aggregation": "tacit.models.secure_aggregation.server:MixingServer",
+    "pan-private": "tacit.models.secure_aggregation.server:MixingServer",
+}
+"""What the shuffler does for a model that has one, or may have one."""
+
+
+class ByName(MutableMapping[str, T], Generic[T]):
+    """What lies at ``places``, texts such as ``package.module:Attribute``, by name. Each is imported when it is first
+    asked for; ``made`` makes it of the attribute (default: it is the attribute)."""
+
+    def __init__(self, places: Mapping[str, str], made: Callable[[Any], T] = lambda attribute: attribute) -> None:
+        self._places: dict[str, str | None] = dict(places)
+        self._made = made
+        self._imported: dict[str, T] = {}
+
+    def __getitem__(self, name: str) -> T:
+        """What has this name. Raises ``KeyError`` if nothing has."""
+        if name not in self._imported and (place := self._places[name]) is not None:
+            module, _, attribute = place.partition(":")
+            self._imported[name] = self._made(getattr(import_module(module), attribute))
+        return self._imported[name]
+
+    def __setitem__(self, name: str, value: T) -> None:
+        self._places.setdefault(name, None)
+        self._imported[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._places[name]
+        self._imported.pop(name, None)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether something has this name; imports nothing."""
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        """The names in their order; imports nothing."""
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)

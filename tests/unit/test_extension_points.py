@@ -1,0 +1,71 @@
+"""The table of extension points: every name leads to what it says, a party's table to that party's side alone, and
+nothing is imported before it is asked for."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tacit import extension_points
+from tacit.extension_points import ByName
+from tacit.methods.registry import METHODS
+from tacit.models.collectors import COLLECTORS
+from tacit.models.devices import DEVICES
+from tacit.models.forms import FORMS
+from tacit.models.servers import SERVERS, SHUFFLERS
+
+SIDES = {
+    "DEVICE_SIDES": r"tacit\.models\.(\w+\.device|\w+\.mixed)",
+    "COLLECTOR_SIDES": r"tacit\.models\.\w+\.collector",
+    "SERVER_SIDES": r"tacit\.models\.\w+\.server",
+    "SHUFFLER_SIDES": r"tacit\.models\.\w+\.server",
+    "FORMS": r"tacit\.models\.\w+\.form",
+    "METHODS": r"tacit\.methods\.[\w.]+",
+}
+"""Where the entries of each table may lie: the import contracts forbid these modules what their party must not know,
+but cannot see an import by name."""
+
+
+@pytest.mark.parametrize("table", SIDES)
+def test_a_partys_table_leads_to_that_partys_modules_alone(table: str) -> None:
+    for place in getattr(extension_points, table).values():
+        assert re.fullmatch(SIDES[table], place.partition(":")[0]), place
+
+
+def test_every_method_form_and_side_is_found_by_its_own_name() -> None:
+    assert {name: method.NAME for name, method in METHODS.items()} == {name: name for name in METHODS}
+    assert {name: form.name for name, form in FORMS.items()} == {name: name for name in FORMS}
+    assert {name: side.name for name, side in DEVICES.items()} == {name: name for name in DEVICES}
+
+
+def test_every_model_has_a_device_and_a_collector_and_servers_only_models_that_exist() -> None:
+    assert set(DEVICES) >= set(FORMS)
+    assert set(COLLECTORS) == set(FORMS)
+    assert set(SERVERS) | set(SHUFFLERS) <= set(FORMS)
+    assert all([*COLLECTORS.values(), *SERVERS.values(), *SHUFFLERS.values()])
+
+
+def test_a_party_that_knows_the_names_has_imported_no_method_and_no_side() -> None:
+    code = (
+        "import sys; from tacit.methods.registry import METHODS; from tacit.models.devices import DEVICES\n"
+        "assert 'rappor' in METHODS and list(METHODS)[0] == 'krr' and len(DEVICES) == 7\n"
+        "assert METHODS['krr'].NAME == 'krr'\n"
+        "print(*(name for name in sys.modules if name.startswith('tacit.')))"
+    )
+    printed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    imported = set(printed.stdout.split())
+    assert {"tacit.methods.registry", "tacit.models.devices", "tacit.methods.krr"} <= imported
+    assert not imported & {"tacit.methods.rappor", "tacit.methods.flips", "tacit.models.local.device"}
+
+
+def test_a_further_entry_is_used_like_the_others_and_can_be_taken_away() -> None:
+    table: ByName[str] = ByName({"fold": "textwrap:fill"}, lambda function: str(function.__name__))
+    table["own"] = "mine"
+    assert dict(table) == {"fold": "fill", "own": "mine"}
+    del table["own"]
+    assert list(table) == ["fold"]
+    with pytest.raises(KeyError):
+        table["own"]
