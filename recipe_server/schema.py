@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from tacit.adapters.databases.upsert import keep_out_of_line
+
 MIGRATIONS = "recipe_server.migrations"
 
 METADATA = sa.MetaData()
@@ -68,9 +70,9 @@ RECIPES = sa.Table(
     _number("epoch"),
     _number("slot"),
     _number("ends_at"),
-    sa.Column("analyst", sa.String(253), nullable=False, server_default=""),
     sa.Column("model", sa.String(32), nullable=False, server_default="secure-aggregation"),
     sa.Column("refundable", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("analyst", sa.String(253), nullable=False, server_default=""),
     sa.UniqueConstraint("issuer", "epoch", "slot"),
     info={
         "holds": (
@@ -120,8 +122,8 @@ SERIES = sa.Table(
     _number("starts_at"),
     _number("ends_at"),
     sa.Column("epsilon_with_relay", sa.String(32), nullable=False, server_default=sa.text("'0'")),
-    sa.Column("analyst", sa.String(253), nullable=False, server_default=""),
     sa.Column("signing_key", sa.String(43), nullable=False, server_default=""),
+    sa.Column("analyst", sa.String(253), nullable=False, server_default=""),
     sa.Column("end_position", sa.BigInteger, nullable=True),
     sa.Column("shown_until", sa.BigInteger, nullable=True),
     sa.Index("series_by_account", "account", "ends_at"),
@@ -225,6 +227,7 @@ MODEL_PIECES = sa.Table(
         "kept": "until every round that names it has been over for `ended_seconds`, or is over and there is no room",
     },
 )
+keep_out_of_line(MODEL_PIECES, "body")
 RESULTS = sa.Table(
     "results",
     METADATA,

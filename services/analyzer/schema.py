@@ -27,7 +27,7 @@ AGGREGATES = Table(
     Column("task_id", LargeBinary, primary_key=True),
     Column("report_count", Int64, nullable=False),
     Column("numbers", LargeBinary, nullable=False),
-    Column("search", LargeBinary, nullable=False),
+    Column("search", LargeBinary, nullable=False, server_default=""),
     info={
         "holds": (
             "report count and sum as released, in the transaction that empties the row of `buckets` and adds"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Column, LargeBinary, MetaData, Table
 
+from tacit.adapters.databases.upsert import keep_out_of_line
 from tacit.aggregator.schema import CommonTables
 
 MIGRATIONS = "services.helper.migrations"
@@ -33,3 +34,4 @@ SHARES = Table(
         "kept": "until the leader deletes it",
     },
 )
+keep_out_of_line(JOBS, "response")

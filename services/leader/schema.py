@@ -12,17 +12,20 @@ forwarded everything.
 from __future__ import annotations
 
 from sqlalchemy import (
+    DDL,
     Column,
     Float,
     Index,
     Integer,
     LargeBinary,
     MetaData,
+    Sequence,
     Table,
     Text,
+    event,
 )
 
-from tacit.adapters.databases.upsert import Int64
+from tacit.adapters.databases.upsert import Int64, keep_out_of_line
 from tacit.aggregator.schema import CommonTables, looks_table
 
 MIGRATIONS = "services.leader.migrations"
@@ -137,3 +140,49 @@ COLLECTIONS = Table(
         ),
     },
 )
+_STORE_REPORTS = """
+CREATE FUNCTION store_reports(
+    writers bigint, since double precision, closable bytea[],
+    task_ids bytea[], report_ids bytea[], digests bytea[], bodies bytea[]
+) RETURNS boolean LANGUAGE plpgsql
+SET plan_cache_mode TO force_generic_plan
+SET enable_seqscan TO off SET enable_hashjoin TO off SET enable_mergejoin TO off
+AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(writers);
+    IF EXISTS (
+            SELECT FROM (SELECT DISTINCT unnest(task_ids)) AS u (task_id)
+            WHERE NOT EXISTS (SELECT FROM tasks t WHERE t.task_id = u.task_id AND t.state = 'active')
+        )
+        OR EXISTS (SELECT FROM reports r WHERE r.report_id = ANY(report_ids))
+        OR EXISTS (
+            SELECT FROM unnest(task_ids, report_ids) AS u (task_id, report_id)
+            JOIN outcomes o ON o.task_id = u.task_id AND o.report_id = u.report_id
+        )
+        OR EXISTS (SELECT FROM releases e WHERE e.task_id = ANY(closable))
+    THEN
+        RETURN false;
+    END IF;
+    WITH made AS (
+        INSERT INTO reports (seq, task_id, report_id, digest, body)
+        SELECT nextval('report_seqs'), * FROM unnest(task_ids, report_ids, digests, bodies)
+        RETURNING reports.seq, reports.task_id
+    )
+    INSERT INTO pending (seq, task_id, since, size, members)
+    SELECT min(made.seq), made.task_id, store_reports.since, count(*), string_agg(int8send(made.seq), ''::bytea)
+    FROM made GROUP BY made.task_id;
+    RETURN true;
+END
+$$
+"""
+"""Stores new reports in one statement: all of them, or none if one is known, a batch of a task among ``closable`` was
+released, or a task among them is not active. Every query in it sees what was committed before it got the writers' lock,
+and a task ends only under that lock. Its plans are made once, with one index lookup per report, because the tables grow
+after that."""
+
+Sequence("report_seqs", metadata=METADATA)
+_MAKE_FUNCTION = DDL(_STORE_REPORTS)  # type: ignore[no-untyped-call]
+event.listen(METADATA, "after_create", _MAKE_FUNCTION.execute_if(dialect="postgresql"))
+keep_out_of_line(REPORTS, "body")
+keep_out_of_line(JOBS, "digest", "members")
+keep_out_of_line(PENDING, "members")

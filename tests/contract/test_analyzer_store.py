@@ -7,14 +7,12 @@ from collections.abc import AsyncIterator
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from services.analyzer import schema
 from services.analyzer.store import AnalyzerStore
 from tacit.aggregator.batch_yield import Look
 from tacit.aggregator.one_server.records import Aggregate, packed, unpacked
 from tacit.aggregator.records import ACCEPTED, OutcomeRow, TaskRow, TaskState
 from tacit.errors import Fatal
 from tests.contract.conftest import Opening
-from tests.kit.migrations import assert_migrations_match
 
 TASK, OTHER = bytes(32), bytes(range(32))
 
@@ -23,10 +21,6 @@ TASK, OTHER = bytes(32), bytes(range(32))
 async def analyzer(opening: Opening[AnalyzerStore]) -> AsyncIterator[AnalyzerStore]:
     async with opening(AnalyzerStore) as found:
         yield found
-
-
-def test_migrations_make_the_declared_tables() -> None:
-    assert_migrations_match(schema.METADATA, schema.MIGRATIONS)
 
 
 def test_numbers_are_packed_and_unpacked() -> None:

@@ -14,7 +14,6 @@ from infra.backing.postgres import PostgresServer
 from services.leader import schema
 from tacit.adapters.databases import postgres as adapter
 from tacit.adapters.databases.database import Database
-from tacit.adapters.databases.migrate import differences
 from tacit.adapters.databases.postgres import PostgresDatabase
 from tacit.adapters.databases.sql import open_database
 from tacit.errors import Fatal, UsageError
@@ -59,17 +58,6 @@ async def add(database: Database, position: int) -> None:
 async def positions(database: Database) -> list[int]:
     async with database.read() as connection:
         return list((await connection.execute(sa.select(LEAVES.c.position).order_by(LEAVES.c.position))).scalars())
-
-
-@pytest.mark.parametrize("name", SCHEMAS)
-async def test_migrations_make_the_declared_tables(url: str, name: str) -> None:
-    module = importlib.import_module(name)
-    database = await open_database(url, module.METADATA, module.MIGRATIONS)
-    async with database.read() as connection:
-        assert await connection.run_sync(differences, module.METADATA) == []
-    await database.close()
-    again = await open_database(url, module.METADATA, module.MIGRATIONS)
-    await again.close()
 
 
 async def test_bodies_are_never_compressed_and_integers_have_64_bits(database: Database) -> None:

@@ -8,14 +8,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from infra.lab.kit.reports import make_task_kit
-from services.helper import schema
 from services.helper.store import HelperStore
 from tacit.aggregator.records import ACCEPTED, OutcomeRow
 from tacit.errors import Fatal
 from tacit.roles.aggregator import Tally
 from tacit.task import BatchClose
 from tests.contract.conftest import Opening
-from tests.kit.migrations import assert_migrations_match
 
 TASK = make_task_kit().task
 AT_B = make_task_kit(batch_close=BatchClose.AT_B).task
@@ -26,10 +24,6 @@ JOB, SHARE = bytes(16), bytes(range(16))
 async def helper(opening: Opening[HelperStore]) -> AsyncIterator[HelperStore]:
     async with opening(HelperStore) as found:
         yield found
-
-
-def test_migrations_make_the_declared_tables() -> None:
-    assert_migrations_match(schema.METADATA, schema.MIGRATIONS)
 
 
 async def test_a_job_is_answered_once_and_its_response_kept(helper: HelperStore) -> None:

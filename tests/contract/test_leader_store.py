@@ -13,7 +13,6 @@ from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from infra.lab.kit.reports import make_task_kit
-from services.leader import schema
 from services.leader.arrivals import bells_of
 from services.leader.metrics import add_leader_metrics
 from services.leader.records import (
@@ -40,7 +39,6 @@ from tacit.service.metrics import WINDOW_SECONDS
 from tacit.task import BatchClose
 from tests.contract.conftest import Opening, pair_of
 from tests.contract.sessions import until_waiting
-from tests.kit.migrations import assert_migrations_match
 from tests.kit.postgres import MakeDatabase
 
 TASK = make_task_kit().task.task_id
@@ -90,10 +88,6 @@ async def claim(
 async def due(store: LeaderStore, now: float = NOW) -> list[bytes]:
     async with store.read() as tx:
         return [job_id for job_id, _ in await tx.due_jobs(now, 10)]
-
-
-def test_migrations_make_the_declared_tables() -> None:
-    assert_migrations_match(schema.METADATA, schema.MIGRATIONS)
 
 
 def test_members_are_packed_and_unpacked() -> None:

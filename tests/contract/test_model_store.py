@@ -5,25 +5,18 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from pathlib import Path
 
 import pytest
-import sqlalchemy as sa
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from infra.lab.kit.learning import LEARNING, training_series
 from infra.lab.kit.recipes import RecipeKit
 from recipe_server.models import Named, pieces_of
-from recipe_server.schema import ROUND_MODELS
 from recipe_server.store import RecipeStore
-from tacit.adapters.databases.sql import engine_of
 from tacit.codec import b64url
 from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.recipe.training import MODEL_PIECE, RoundModel, Softmax, Training
-from tacit.tlog.log import Node
-from tacit.tlog.merkle import leaf_hash
 
 KIT = RecipeKit()
 ANALYST = KIT.parties().analyst.operator
@@ -125,55 +118,3 @@ async def test_files_that_are_not_kept_are_deleted(opening: Opening) -> None:
             await tx.models.put(SECOND, b"short")
             await tx.models.keep([SECOND, bytes(32)])
             assert [await tx.models.holds(one) for one in (FIRST, SECOND)] == [False, True]
-
-
-@pytest.fixture(params=["file", "postgres"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgres":
-        made: str = request.getfixturevalue("make_postgres_url")()
-        return made
-    return f"sqlite+aiosqlite:///{tmp_path / 'store.sqlite3'}"
-
-
-DOWN = (
-    "DROP TABLE round_models",
-    "DROP TABLE model_pieces",
-    "ALTER TABLE series DROP COLUMN signing_key",
-    "ALTER TABLE series DROP COLUMN analyst",
-    "ALTER TABLE recipes DROP COLUMN analyst",
-    "DROP INDEX results_by_number",
-    "ALTER TABLE results DROP COLUMN number",
-    "ALTER TABLE series DROP COLUMN end_position",
-    "ALTER TABLE series DROP COLUMN shown_until",
-    "UPDATE alembic_version SET version_num = '0010'",
-)
-"""Back to the revision before models."""
-
-
-async def test_the_rounds_in_a_log_of_before_name_their_models(url: str) -> None:
-    trained, plain = round_of(0, FIRST), KIT.recipe(slot=3)
-    store = RecipeStore(url)
-    await store.open()
-    await logged(store, trained)
-    async with store.transaction() as tx:
-        await tx.add_recipe(plain, 2)
-        for place, recipe in ((1 + trained.interval.start, trained), (2, plain)):
-            leaf = KIT.recipe_leaf(recipe)
-            await tx.add_entry(place, leaf, leaf.encode(), [Node(0, place, leaf_hash(leaf.encode()))])
-    await store.close()
-    engine = engine_of(url)
-    async with engine.begin() as connection:
-        before = await rows(connection)
-        for statement in DOWN:
-            await connection.execute(sa.text(statement))
-    await store.open()
-    async with store.read() as tx:
-        assert [one.length for one in await tx.models.named(0)] == [36]
-    await store.close()
-    async with engine.connect() as connection:
-        assert await rows(connection) == before == [(trained.hash, FIRST, 36, ANALYST)]
-    await engine.dispose()
-
-
-async def rows(connection: AsyncConnection) -> list[tuple[bytes, bytes, int, str]]:
-    return [tuple(row) for row in await connection.execute(sa.select(ROUND_MODELS))]

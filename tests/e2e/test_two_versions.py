@@ -24,8 +24,8 @@ from tests.kit.processes import ReadyProcess
 
 pytestmark = pytest.mark.slow
 DEVICES, EPOCH, LEAST, READ_SECONDS, PATIENCE = 30, 120, 20, 50, 600.0
-OLDER = "2dcfcb7"
-"""The commit whose databases this version still opens (``tests/contract/databases_of_2dcfcb7``)."""
+OLDER = "18a8d34a"
+"""The commit whose databases this version still opens (``tests/contract/databases_of_18a8d34a``)."""
 QUESTION = ["--text", "How many?", "--metric", "mdvis", "--buckets", "0,1,2,4,8", "--rate", "1", "--duration", "110"]
 AT_LAST = ("issuer", "attester", "gateway", "relay", "collector", "recipe_server")
 

@@ -15,7 +15,6 @@ from cryptography import x509
 
 import attester.app
 from attester.handlers import ATTESTER as ATTESTER_KEY
-from attester.schema import METADATA, MIGRATIONS
 from attester.software_root import spki_hash
 from infra.lab.kit.network import (
     LOSE_REQUEST,
@@ -54,7 +53,6 @@ from tests.http.attester_stage import (
     problem,
     staged,
 )
-from tests.kit.migrations import assert_migrations_match
 
 
 @pytest.fixture
@@ -460,7 +458,3 @@ async def test_quotas_are_forgotten_after_their_slot_is_closed(stage: Stage) -> 
     await app[DRIVERS][0].step()
     assert (await stage.ask(device, stage.pending(0, 20_000).request)).status == 422
     assert (await stage.ask(device, stage.pending(0, 20_001).request)).status == 429
-
-
-def test_the_migrations_make_the_schema() -> None:
-    assert_migrations_match(METADATA, MIGRATIONS)

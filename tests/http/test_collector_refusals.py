@@ -11,7 +11,6 @@ import pytest
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import RecipeKit, changed
 from services.collector.app import create_app, make_transport
-from services.collector.schema import METADATA, MIGRATIONS
 from tacit import media_types
 from tacit.codec import b64url
 from tacit.errors import DAP_ERROR_PREFIX, DapAbort, DapProblem, Refusal, UsageError
@@ -19,7 +18,6 @@ from tacit.service.app import Deps
 from tacit.service.base.secret_files import write_secret
 from tacit.tlog.log import MemoryTree
 from tests.http.collector_stage import COLLECTOR, COUNTS, JSON, KIT, OPERATOR, Stage, publish_recipe, write_secrets
-from tests.kit.migrations import assert_migrations_match
 
 
 @pytest.mark.parametrize(
@@ -249,7 +247,3 @@ async def test_configuration_errors_are_found_at_start(stage: Stage) -> None:
     with pytest.raises(UsageError, match=r"policy\.aggregators is missing: add"):
         create_app(stage.config(policy=unpinned), deps)
     await make_transport(stage.config()).close()
-
-
-def test_migrations_make_the_tables_of_the_metadata() -> None:
-    assert_migrations_match(METADATA, MIGRATIONS)

@@ -15,7 +15,6 @@ from infra.backing.redis import RedisServer
 from services.gateway.drivers import PAUSES, Publishing
 from services.gateway.handlers import GATEWAY
 from services.gateway.service import WINDOW_AWAY
-from services.gateway.store import METADATA, MIGRATIONS
 from tacit import bhttp, ohttp
 from tacit.codec import b64url, unb64url
 from tacit.errors import UsageError
@@ -37,7 +36,6 @@ from tests.http.gateway_stage import (
     starting,
 )
 from tests.kit.foreign import decode_key_configs
-from tests.kit.migrations import assert_migrations_match
 
 
 @pytest.fixture
@@ -200,10 +198,6 @@ async def test_logs_hold_counters_and_no_target_or_address(start: Start, capfd: 
     assert '"inner_4xx": 1' in logged
     assert "/tasks" not in logged
     assert CLIENT not in logged
-
-
-def test_migrations_make_the_tables_of_the_store() -> None:
-    assert_migrations_match(METADATA, MIGRATIONS)
 
 
 async def test_gateway_on_redis_lets_nothing_pass_while_redis_is_away(

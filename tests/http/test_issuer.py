@@ -18,7 +18,6 @@ from infra.lab.kit.network import LOSE_RESPONSE, FaultyTransport, InProcessTrans
 from services.issuer.app import create_app
 from services.issuer.config import IssuerConfig
 from services.issuer.handlers import ISSUER as ISSUER_KEY
-from services.issuer.schema import METADATA, MIGRATIONS
 from tacit import media_types
 from tacit.adapters.databases.watermark import Recovery
 from tacit.adapters.network.http import HttpTransport
@@ -43,7 +42,6 @@ from tacit.tokens.slots import Slot, TokenVerifier, slot_challenge
 from tacit.tokens.structures import TokenRequest, TokenResponse
 from tests.certificates import Authority
 from tests.http.attester_stage import Seen
-from tests.kit.migrations import assert_migrations_match
 
 ISSUER = "http://127.0.0.1:8001"
 LOG = "http://127.0.0.1:8002"
@@ -529,7 +527,3 @@ async def test_a_running_service_has_keys_before_it_takes_requests(tmp_path: Pat
         await network.mount(ISSUER, create_app(config_in(tmp_path, slots_per_epoch=1, storage="memory"), deps))
         response = await network.request("GET", ISSUER + WELL_KNOWN_PATH)
         assert len(IssuerDirectory.decode(response.body).keys) == 3
-
-
-def test_the_migrations_make_the_schema() -> None:
-    assert_migrations_match(METADATA, MIGRATIONS)

@@ -28,7 +28,6 @@ from recipe_server.admission import KEY_SET_MARGIN
 from recipe_server.app import LeafTime, create_app
 from recipe_server.config import RecipeServerConfig
 from recipe_server.live import LiveEntries, live_entries
-from recipe_server.schema import METADATA, MIGRATIONS
 from recipe_server.service import RecipeService
 from recipe_server.store import RecipeStore
 from tacit import __version__, media_types
@@ -53,7 +52,6 @@ from tacit.tlog.merkle import leaf_hash
 from tacit.tlog.pages import Head, KeySets, decode_page
 from tacit.tlog.tiles import Tile, decode_bundle, tiles_of
 from tests.kit.foreign import split_tile
-from tests.kit.migrations import assert_migrations_match
 
 URL = "http://127.0.0.1:8084"
 JSON = {"Content-Type": media_types.JSON}
@@ -641,10 +639,6 @@ async def test_an_ended_recipe_is_refused(server: Server) -> None:
     assert await server.refused(KIT.recipe_leaf(GOOD)) == "interval-over"
     moved = changed(GOOD, "interval.start", NOW + 7_200)
     await server.publish(KIT.recipe_leaf(moved))
-
-
-def test_the_migrations_make_the_tables_of_the_schema() -> None:
-    assert_migrations_match(METADATA, MIGRATIONS)
 
 
 async def test_an_answer_overtaken_by_a_publication_is_not_kept(

@@ -8,20 +8,15 @@ import logging
 import sqlite3
 import stat
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from tacit.adapters.databases import migrate
 from tacit.adapters.databases.database import Database
-from tacit.adapters.databases.migrate import upgrade
 from tacit.adapters.databases.sql import open_database
 from tacit.adapters.databases.sqlite_file import PAGE_SIZE
 from tacit.errors import Fatal, UsageError
-from tests.kit.migrations import assert_migrations_match
 
 METADATA = sa.MetaData()
 NOTES = sa.Table(
@@ -33,19 +28,8 @@ NOTES = sa.Table(
 _NAMES = itertools.count()
 
 INITIAL = """
-import sqlalchemy as sa
-from alembic import op
-
 revision = "0001"
 down_revision = None
-
-
-def upgrade():
-    op.create_table(
-        "notes",
-        sa.Column("id", sa.Integer, primary_key=True),
-        sa.Column("text", sa.LargeBinary, nullable=False),
-    )
 """
 SECOND = """
 import sqlalchemy as sa
@@ -255,78 +239,3 @@ async def test_migrations_leave_logging_alone(migrations: str) -> None:
     database = await open_database("sqlite+aiosqlite:///:memory:", METADATA, migrations)
     await database.close()
     assert (root.level, list(root.handlers), logging.getLogger("alembic").level) == before
-
-
-def _with_one_more(table: str, column: sa.Column[int]) -> sa.MetaData:
-    metadata = sa.MetaData()
-    copied = NOTES.to_metadata(metadata)
-    if table == "notes":
-        copied.append_column(column)
-    else:
-        sa.Table(table, metadata, column)
-    return metadata
-
-
-@pytest.mark.parametrize("table", ["notes", "others"])
-def test_the_drift_check_finds_what_migrations_lack(migrations: str, table: str) -> None:
-    assert_migrations_match(METADATA, migrations)
-    make: Callable[[], sa.Column[int]] = lambda: sa.Column("more", sa.Integer)  # noqa: E731
-    with pytest.raises(AssertionError, match="differ"):
-        assert_migrations_match(_with_one_more(table, make()), migrations)
-
-
-def _schema(connection: sa.Connection) -> list[tuple[str, ...]]:
-    return [tuple(row) for row in connection.exec_driver_sql("SELECT type, name, tbl_name, sql FROM sqlite_master")]
-
-
-def _contents(connection: sa.Connection) -> dict[str, list[tuple[Any, ...]]]:
-    tables = [row[1] for row in _schema(connection) if row[0] == "table"]
-    return {
-        one: [tuple(row) for row in connection.execute(sa.select(sa.text("*")).select_from(sa.table(one)))]
-        for one in tables
-    }
-
-
-@pytest.mark.parametrize(
-    "package", ["services.gateway", "recipe_server", "services.leader", "services.collector", "attester"]
-)
-def test_an_empty_database_gets_word_for_word_what_its_migrations_make(package: str) -> None:
-    found = []
-    for bring_up in (_upgrade, _migrate):
-        engine = sa.create_engine("sqlite://")
-        with engine.begin() as connection:
-            bring_up(connection, package)
-            found.append((sorted(_schema(connection)), _contents(connection)))
-        engine.dispose()
-    assert found[0] == found[1]
-    assert len(found[0][0]) > 3
-
-
-def _upgrade(connection: sa.Connection, package: str) -> None:
-    upgrade(connection, f"{package}.migrations", METADATA)
-
-
-def _migrate(connection: sa.Connection, package: str) -> None:
-    migrate.migrate(connection, migrate.migrations_of(f"{package}.migrations"), METADATA)
-
-
-async def test_migrations_run_once_for_any_number_of_new_files_and_again_for_an_old_one(
-    migrations: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    runs: list[str] = []
-    original = migrate.migrate
-
-    def counted(connection: sa.Connection, found: Path, metadata: sa.MetaData) -> None:
-        runs.append(str(found))
-        original(connection, found, metadata)
-
-    monkeypatch.setattr(migrate, "migrate", counted)
-    for name in ("a", "b", "a"):
-        await (await open_database(_file_url(tmp_path / f"{name}.sqlite3"), METADATA, migrations)).close()
-    assert len(runs) == 1
-    (tmp_path / "packages" / migrations.replace(".", "/") / "versions" / "0002_second.py").write_text(SECOND)
-    database = await open_database(_file_url(tmp_path / "a.sqlite3"), METADATA, migrations)
-    assert len(runs) == 2, "on the old file, and on no other"
-    async with database.read() as connection:
-        assert (await connection.exec_driver_sql("SELECT extra FROM notes")).all() == []
-    await database.close()

@@ -1,5 +1,6 @@
-"""Alembic without its command line: upgrade at open, and the drift check that tests use. A service's migrations are the
-modules in the folder ``versions`` of a package. Alembic takes 12 MB of memory, and is imported to run migrations only.
+"""How a database comes to have its service's tables: a new one gets those that the code declares; for another, the
+modules in the folder ``versions`` of a service's migrations lead from revision to revision, with Alembic. Alembic takes
+12 MB of memory and a quarter of a second, and is imported to run migrations only.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from tacit.adapters.databases.sqlite_schema import brought_up, newest_revision, revisions_of
-from tacit.adapters.databases.watermark import TABLE as MARKS_TABLE
 from tacit.errors import Fatal, UsageError
 
 if TYPE_CHECKING:
@@ -25,6 +24,14 @@ if TYPE_CHECKING:
 MARKER_TABLE = "tacit_database"
 """The table by which ``tacit.adapters.databases.postgres`` knows which service a database belongs to; no migration
 creates it."""
+
+_REVISION = sa.Table(
+    "alembic_version",
+    sa.MetaData(),
+    sa.Column("version_num", sa.String(32), nullable=False),
+    sa.PrimaryKeyConstraint("version_num", name="alembic_version_pkc"),
+)
+"""The table in which Alembic keeps a database's revision, as Alembic would make it."""
 
 PROBE_TABLE = "tacit_probe"
 """The table with which a process tests that it can write, with a row for each process; no migration creates it."""
@@ -46,72 +53,54 @@ def migrations_of(package: str) -> Path:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
-def migrate(connection: Connection, folder: Path, metadata: sa.MetaData) -> None:
-    """Run those migrations of ``folder`` that the schema behind ``connection`` has not had, inside the connection's
-    transaction. Raises ``CommandError`` for a schema from which none leads on."""
-    from alembic.operations import Operations
-    from alembic.runtime.migration import MigrationContext
-    from alembic.script import ScriptDirectory
-
-    migrations = ScriptDirectory(folder)
-
-    def steps(revisions: Any, _context: MigrationContext) -> Any:
-        return migrations._upgrade_revs("head", revisions)
-
-    options = {"fn": steps, "target_metadata": metadata, "transactional_ddl": True}
-    context = MigrationContext.configure(connection, opts=options)
-    with Operations.context(context), context.begin_transaction():
-        context.run_migrations()
+def newest_revision(folder: Path) -> str:
+    """The revision to which the migrations in ``folder`` lead: the digits that the last file's name begins with."""
+    return max(path.name.partition("_")[0] for path in (folder / "versions").glob("[0-9]*_*.py"))
 
 
 def upgrade(connection: Connection, package: str, metadata: sa.MetaData) -> None:
     """Bring the schema behind ``connection`` to the newest revision, inside the connection's transaction. Raises
     ``UsageError`` for a schema from which no migration here leads on: another version made it."""
     folder = migrations_of(package)
-
-    def run(connection: Connection) -> None:
-        from alembic.util import CommandError
-
-        try:
-            migrate(connection, folder, metadata)
-        except CommandError as error:
-            raise UsageError(_of_another_version(connection, folder)) from error
-
-    if connection.dialect.name != "sqlite" or not brought_up(connection, folder, run):
-        run(connection)
+    newest, found = newest_revision(folder), _revision_of(connection)
+    if found is None:
+        metadata.create_all(connection, checkfirst=False)
+        _REVISION.create(connection)
+        connection.execute(sa.insert(_REVISION).values(version_num=newest))
+    elif found != newest:
+        _migrate(connection, folder, found, newest)
 
 
-def _of_another_version(connection: Connection, folder: Path) -> str:
-    found = max(revisions_of(connection))
-    is_newer = found > newest_revision(folder)
-    whose, then = ("a newer", "that version") if is_newer else ("an older", "one in between first")
-    return f"the database was made by {whose} version of Tacit (revision {found}); start {then}"
+def _revision_of(connection: Connection) -> str | None:
+    if not sa.inspect(connection).has_table(_REVISION.name):
+        return None
+    found: str = connection.execute(sa.select(_REVISION.c.version_num)).scalar_one()
+    return found
+
+
+def _migrate(connection: Connection, folder: Path, found: str, newest: str) -> None:
+    from alembic.operations import Operations
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+    from alembic.util import CommandError
+
+    migrations = ScriptDirectory(folder)
+
+    def steps(revisions: Any, _context: MigrationContext) -> Any:
+        return migrations._upgrade_revs("head", revisions)
+
+    context = MigrationContext.configure(connection, opts={"fn": steps, "transactional_ddl": True})
+    try:
+        with Operations.context(context), context.begin_transaction():
+            context.run_migrations()
+    except CommandError as error:
+        whose, then = ("a newer", "that version") if found > newest else ("an older", "one in between first")
+        raise UsageError(
+            f"the database was made by {whose} version of Tacit (revision {found}); start {then}"
+        ) from error
 
 
 async def upgrade_async(connection: AsyncConnection, migrations: str, metadata: sa.MetaData) -> None:
     """``upgrade`` on an async connection, one at a time."""
     async with _LOCKS.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
         await connection.run_sync(upgrade, migrations, metadata)
-
-
-def keep_out_of_line(connection: Connection, table: str, *columns: str) -> None:
-    """On PostgreSQL, never compress ``columns`` (random bytes do not shrink); does nothing on SQLite. For
-    migrations."""
-    if connection.dialect.name != "postgresql":
-        return
-    for column in columns:
-        connection.exec_driver_sql(f"ALTER TABLE {table} ALTER COLUMN {column} SET STORAGE EXTERNAL")
-
-
-def differences(connection: Connection, metadata: sa.MetaData) -> list[Any]:
-    """The differences between the schema behind ``connection`` and ``metadata``, in both directions."""
-    from alembic.autogenerate import compare_metadata
-    from alembic.runtime.migration import MigrationContext
-
-    options = {"compare_type": True, "include_name": _is_compared}
-    return list(compare_metadata(MigrationContext.configure(connection, opts=options), metadata))
-
-
-def _is_compared(name: str | None, kind: str, _parents: object) -> bool:
-    own = {MARKER_TABLE, MARKS_TABLE, PROBE_TABLE}
-    return not (kind == "table" and name is not None and (name in own or SLICE_NAME.fullmatch(name)))

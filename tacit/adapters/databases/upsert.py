@@ -11,3 +11,10 @@ Int64 = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
 Upsert = sqlite.Insert | postgresql.Insert
 """An INSERT that supports ``on_conflict_do_nothing``, ``on_conflict_do_update`` and ``excluded``."""
+
+
+def keep_out_of_line(table: sa.Table, *columns: str) -> None:
+    """On PostgreSQL, never compress ``columns`` (random bytes do not shrink); means nothing on SQLite."""
+    for column in columns:
+        ddl = sa.DDL(f"ALTER TABLE {table.name} ALTER COLUMN {column} SET STORAGE EXTERNAL")  # type: ignore[no-untyped-call]
+        sa.event.listen(table, "after_create", ddl.execute_if(dialect="postgresql"))

@@ -1,0 +1,14 @@
+CREATE TABLE public.alembic_version (version_num character varying(32) NOT NULL);
+CREATE TABLE public.seen_requests (enc bytea NOT NULL, date bigint NOT NULL);
+CREATE TABLE public.tacit_database (one boolean DEFAULT true NOT NULL, service text NOT NULL, holder text NOT NULL, CONSTRAINT tacit_database_one_check CHECK (one));
+CREATE TABLE public.tacit_marks (shard integer NOT NULL, number bigint NOT NULL);
+CREATE TABLE public.tacit_probe (place integer NOT NULL, bytes bytea NOT NULL);
+INSERT INTO public.alembic_version VALUES ('0001');
+INSERT INTO public.seen_requests VALUES ('\x000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f', 1);
+INSERT INTO public.tacit_database VALUES (true, 'services.gateway.migrations', 'ee7aefa06576431092a3edc0cb4f0d06');
+ALTER TABLE ONLY public.alembic_version ADD CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num);
+ALTER TABLE ONLY public.seen_requests ADD CONSTRAINT seen_requests_pkey PRIMARY KEY (enc);
+ALTER TABLE ONLY public.tacit_database ADD CONSTRAINT tacit_database_pkey PRIMARY KEY (one);
+ALTER TABLE ONLY public.tacit_marks ADD CONSTRAINT tacit_marks_pkey PRIMARY KEY (shard);
+ALTER TABLE ONLY public.tacit_probe ADD CONSTRAINT tacit_probe_pkey PRIMARY KEY (place);
+CREATE INDEX seen_requests_by_date ON public.seen_requests USING btree (date);

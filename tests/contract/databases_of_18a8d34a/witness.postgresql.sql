@@ -1,0 +1,16 @@
+CREATE TABLE public.alembic_version (version_num character varying(32) NOT NULL);
+CREATE TABLE public.claims (origin character varying(200) NOT NULL, digest bytea NOT NULL, "position" bigint NOT NULL);
+CREATE TABLE public.logs (origin character varying(200) NOT NULL, size bigint NOT NULL, root bytea NOT NULL, frontier bytea NOT NULL);
+CREATE TABLE public.tacit_database (one boolean DEFAULT true NOT NULL, service text NOT NULL, holder text NOT NULL, CONSTRAINT tacit_database_one_check CHECK (one));
+CREATE TABLE public.tacit_marks (shard integer NOT NULL, number bigint NOT NULL);
+CREATE TABLE public.tacit_probe (place integer NOT NULL, bytes bytea NOT NULL);
+INSERT INTO public.alembic_version VALUES ('0001');
+INSERT INTO public.claims VALUES ('it''s', '\x000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f', 1);
+INSERT INTO public.logs VALUES ('it''s', 1, '\x000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f', '\x000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f');
+INSERT INTO public.tacit_database VALUES (true, 'services.witness.migrations', 'ec8b6e4a9809449e8667f8b77b9673be');
+ALTER TABLE ONLY public.alembic_version ADD CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num);
+ALTER TABLE ONLY public.claims ADD CONSTRAINT claims_pkey PRIMARY KEY (origin, digest);
+ALTER TABLE ONLY public.logs ADD CONSTRAINT logs_pkey PRIMARY KEY (origin);
+ALTER TABLE ONLY public.tacit_database ADD CONSTRAINT tacit_database_pkey PRIMARY KEY (one);
+ALTER TABLE ONLY public.tacit_marks ADD CONSTRAINT tacit_marks_pkey PRIMARY KEY (shard);
+ALTER TABLE ONLY public.tacit_probe ADD CONSTRAINT tacit_probe_pkey PRIMARY KEY (place);
