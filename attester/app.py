@@ -23,9 +23,9 @@ from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.service.app import (
     CLOCK_BOUND,
+    HEALTH_PROBLEMS,
     METRICS,
-    TROUBLES,
-    Deps,
+    ServiceEnv,
     add_driver,
     add_store,
     ask_time,
@@ -42,7 +42,9 @@ SECRET_SIZE = 32
 NAME = "attester"
 
 
-def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[AttestationVerifier] = ()) -> web.Application:
+def create_app(
+    config: AttesterConfig, deps: ServiceEnv, verifiers: Sequence[AttestationVerifier] = ()
+) -> web.Application:
     """Build the application; its store opens with it. ``verifiers`` adds evidence formats beside ``software-root``.
 
     Raises ``UsageError`` for an unsafe setting and for roots, revocations or secrets that cannot be read.
@@ -61,7 +63,7 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
     own = SoftwareRootVerifier(roots, revoked, secret)
     store = AttesterStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     app[ATTESTER] = attester = Attester(config, deps, store, [own, *verifiers], secret)
-    app[TROUBLES].append(attester.credential.trouble)
+    app[HEALTH_PROBLEMS].append(attester.credential.trouble)
     app.router.add_post("/v1/challenge", post_challenge, expect_handler=heed_expect)
     app.router.add_post("/v1/token-requests", post_token_request, expect_handler=heed_expect)
     if config.operator_token is not None:
@@ -77,11 +79,11 @@ def create_app(config: AttesterConfig, deps: Deps, verifiers: Sequence[Attestati
 
 
 def make_transport(config: AttesterConfig) -> HttpTransport:
-    """The transport for the ``Deps`` of an attester that runs as a process of its own."""
+    """The transport for the ``ServiceEnv`` of an attester that runs as a process of its own."""
     return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)
 
 
-def _attester_secret(config: AttesterConfig, deps: Deps) -> bytes:
+def _attester_secret(config: AttesterConfig, deps: ServiceEnv) -> bytes:
     """The secret (32 bytes) that keys the HMACs of device ids and of challenges. It is made at the first start, kept in
     a file of its own, and is the same for every process of one attester."""
     if config.storage == "memory":

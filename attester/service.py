@@ -24,7 +24,7 @@ from attester.store import AttesterStore, Debit, DebitResult, Issued
 from attester.verification import AttestationVerifier, EvidenceError
 from tacit import media_types
 from tacit.errors import Abort, DecodeError
-from tacit.service.app import Deps, voucher_of
+from tacit.service.app import ServiceEnv, voucher_of
 from tacit.service.base.group_commit import GroupCommitter
 from tacit.service.base.log import get_logger
 from tacit.service.http.live_tokens import ShownToken
@@ -61,7 +61,7 @@ class Attester:
     def __init__(
         self,
         config: AttesterConfig,
-        deps: Deps,
+        deps: ServiceEnv,
         store: AttesterStore,
         verifiers: list[AttestationVerifier],
         secret: bytes,

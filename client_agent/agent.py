@@ -12,10 +12,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from client_agent.answering import Data, KeptStates, Origins
+from client_agent.answering import AnswerSources, Data, KeptStates
 from client_agent.config import AgentConfig
 from client_agent.data.sources import DataSource
-from client_agent.deciding import Decider, Decision, Deps, may_pass
+from client_agent.deciding import AgentEnv, Decider, Decision, may_pass
 from client_agent.device_log import DeviceLog
 from client_agent.journal import AgentStore, Entry, Fact, State, note
 from client_agent.model_files import ModelFiles
@@ -54,7 +54,7 @@ class Agent:
         self,
         config: AgentConfig,
         policy: Policy,
-        deps: Deps,
+        deps: AgentEnv,
         store: AgentStore,
         source: DataSource,
         device: AttestedDevice,
@@ -83,7 +83,7 @@ class Agent:
         self._models = ModelFiles(config, self._policy, self._client, has_learner=deps.learner is not None)
         trainer = Trainer(self._models, deps.entropy, deps.learner)
         data = Data(source, config.attributes, store, deps.clock, trainer)
-        origins = Origins(data, KeptStates(self._watches))
+        origins = AnswerSources(data, KeptStates(self._watches))
         self._decider = Decider(config, self._policy, deps, store, origins, self._wallet)
         self._log = DeviceLog(config, self._policy, store, self._client, deps.transport, deps.clock)
         self._live = LiveLog()
@@ -165,7 +165,7 @@ class Agent:
         differs = self._client.vouched.differs_by(BOUND_SECONDS)
         return self._live.clock_trouble(issuer.name, issuer.epoch_seconds, now) if differs else ""
 
-    def hasten(self, within: float) -> None:
+    def poll_within(self, within: float) -> None:
         """Plan the next poll at a random moment of the coming ``within`` seconds, unless it is due sooner. However
         often this is called, it adds at most one poll per ``within`` seconds."""
         begin = max(self._deps.clock.now(), self._calm_until)

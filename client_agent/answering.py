@@ -163,7 +163,7 @@ class KeptStates:
 
 
 @dataclass(frozen=True, slots=True)
-class Origins:
+class AnswerSources:
     """Answers each recipe from the device's data or from the state that it kept."""
 
     data: Origin

@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from client_agent import device_rules
-from client_agent.answering import Origins, Reply
+from client_agent.answering import AnswerSources, Reply
 from client_agent.config import AgentConfig
 from client_agent.data import audience
 from client_agent.journal import AgentStore, Entry, SeriesDraw, State
@@ -47,7 +47,7 @@ NO_SLOT_KEY = "slot-key-missing"
 
 
 @dataclass(frozen=True)
-class Deps:
+class AgentEnv:
     """The clock, randomness and network that an agent uses, and what trains the models that only its application
     knows."""
 
@@ -89,9 +89,9 @@ class Decider:
         self,
         config: AgentConfig,
         policy: Policy,
-        deps: Deps,
+        deps: AgentEnv,
         store: AgentStore,
-        origins: Origins,
+        origins: AnswerSources,
         wallet: TokenWallet,
     ) -> None:
         self._config = config

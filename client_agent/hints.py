@@ -1,8 +1,8 @@
 """Announcements as hints to read the log sooner than at the next poll, for devices whose owner wants them (P12).
 
 The connection says nothing about the device: it sends no name, no topic and no message of its own. The effect of an
-announcement is bounded by ``Agent.hasten``: one poll at a random moment within the configured delay. Without a broker
-the device polls as always, and imports no client for one (13 MB).
+announcement is bounded by ``Agent.poll_within``: one poll at a random moment within the configured delay. Without a
+broker the device polls as always, and imports no client for one (13 MB).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Hints:
         async for announcement in self.announcer.subscribe(LOG):
             with contextlib.suppress(DecodeError):
                 parse_size(announcement.payload)
-                agent.hasten(self.delay)
+                agent.poll_within(self.delay)
                 wake.set()
 
 

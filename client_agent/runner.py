@@ -20,7 +20,7 @@ from client_agent.cached_store import RememberedStore
 from client_agent.common import Common
 from client_agent.config import LOCK, AgentConfig
 from client_agent.data.sources import DataSource, open_source
-from client_agent.deciding import Deps
+from client_agent.deciding import AgentEnv
 from client_agent.hints import Hints, check_broker
 from client_agent.journal import AgentStore, Entry, Fact, Trouble
 from client_agent.learning.learners import Learner
@@ -131,7 +131,7 @@ async def opened_agent(
         own_clock = clock_of(config, clock or SystemClock())
         store = RememberedStore(await open_store(config, own_clock))
         stack.push_async_callback(store.close)
-        deps = Deps(own_clock, entropy or OsEntropy(), transport, learner)
+        deps = AgentEnv(own_clock, entropy or OsEntropy(), transport, learner)
         watches = Watches(
             config.state_dir / FOLDER, deps.clock, deps.entropy, work=policy.max_watch_work, policy=policy
         )

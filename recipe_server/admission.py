@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeVar
 
-from recipe_server.page_capacity import census_room, recipe_room, series_room
+from recipe_server.page_capacity import census_bytes, recipe_bytes, series_bytes
 from recipe_server.rounds import ended_of, round_before, series_of, stored_series
 from recipe_server.slots import SlotTable, directory_of
 from recipe_server.store import RecipeTx
@@ -57,7 +57,7 @@ from tacit.tlog.leaves import (
     SignedLeaf,
     Void,
 )
-from tacit.tlog.pages import entry_room
+from tacit.tlog.pages import entry_bytes
 from tacit.tokens.blind_rsa import TokenKey
 
 B = TypeVar("B", bound=Body)
@@ -89,7 +89,7 @@ class Admission:
         """How to register ``leaf``, if it may enter the log at ``now`` (POSIX seconds). Raises ``Refusal``."""
         register = await self._admitted(leaf, tx, now)
         if leaf.type not in _RESERVED:
-            taken, wanted = await tx.room.taken(now, self.ended_seconds, self.policy), _room_of(leaf)
+            taken, wanted = await tx.page_capacity.taken(now, self.ended_seconds, self.policy), _leaf_bytes(leaf)
             if leaf.type in _OF_ANALYSTS:
                 taken.require_share(wanted, leaf.signer, self.policy)
             elif leaf.type is LeafType.VOID:
@@ -140,7 +140,7 @@ class Admission:
             raise Refusal("recipe-exists", "the log holds this recipe already, in another leaf")
         await slots.require_share(recipe, recipe.parties.analyst.operator)
         if recipe.is_census:
-            await self._check_room(recipe, tx, now)
+            await self._check_census_capacity(recipe, tx, now)
 
         async def register(tx: RecipeTx, index: int) -> None:
             await tx.add_recipe(recipe, index)
@@ -156,7 +156,7 @@ class Admission:
         leaves = await tx.leaves(indices)
         return LiveLog.from_leaves((index, SignedLeaf.decode(leaf)) for index, leaf in leaves.items()).censuses
 
-    async def _check_room(self, recipe: Recipe, tx: RecipeTx, now: float) -> None:
+    async def _check_census_capacity(self, recipe: Recipe, tx: RecipeTx, now: float) -> None:
         """Check that all censuses that count stay small together: every device fetches them. Raises ``Refusal``."""
         cells = await tx.census_cells(ending_after=int(now) - self.policy.census_max_age_seconds)
         analyst = recipe.parties.analyst.operator
@@ -365,15 +365,15 @@ async def _check_period(config: OhttpConfig, tx: RecipeTx, now: float) -> None:
         raise Refusal("ohttp-config-previous", f"the previous key is not the active one of period {before.period}")
 
 
-def _room_of(leaf: SignedLeaf) -> int:
+def _leaf_bytes(leaf: SignedLeaf) -> int:
     """Bytes that a leaf takes of the room of all live entries."""
     size = len(leaf.encode())
     if leaf.type is LeafType.SERIES:
-        return series_room(size)
+        return series_bytes(size)
     if leaf.type is not LeafType.RECIPE:
-        return entry_room(size)
+        return entry_bytes(size)
     recipe = Recipe.from_body(leaf.body)
-    return recipe_room(size) + (census_room(recipe.randomizer.categories) if recipe.is_census else 0)
+    return recipe_bytes(size) + (census_bytes(recipe.randomizer.categories) if recipe.is_census else 0)
 
 
 async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void | CensusShare, tx: RecipeTx) -> Recipe:

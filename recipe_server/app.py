@@ -20,7 +20,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.ports import Announcer
-from tacit.service.app import DEPS, TROUBLES, Deps, add_driver, add_store, heed_expect, make_app
+from tacit.service.app import HEALTH_PROBLEMS, SERVICE_ENV, ServiceEnv, add_driver, add_store, heed_expect, make_app
 from tacit.service.base.backends import make_announcer
 from tacit.service.base.vouched import ASK_SECONDS, VouchedTime
 from tacit.service.http.callers import Callers, tokens_of
@@ -34,7 +34,7 @@ FORGOTTEN = (
 )
 
 
-def create_app(config: RecipeServerConfig, deps: Deps) -> web.Application:
+def create_app(config: RecipeServerConfig, deps: ServiceEnv) -> web.Application:
     """Build the application; its store opens with it. Raises ``UsageError`` for an unreadable key or credential."""
     callers = Callers(NAME, config.listen, tokens_of({"collector": config.collector_token}))
     app = make_app(NAME, deps, max_body=MAX_RESULT, callers=callers)
@@ -76,7 +76,7 @@ def _show_log(
     app: web.Application, config: RecipeServerConfig, store: RecipeStore, witnesses: Sequence[WitnessDriver]
 ) -> None:
     """Add the metrics of the log and of its privacy accounts."""
-    ledger = LedgerGauge(store, config.policy, app[DEPS].clock)
+    ledger = LedgerGauge(store, config.policy, app[SERVICE_ENV].clock)
 
     async def closing(_app: web.Application) -> AsyncIterator[None]:
         yield
@@ -88,7 +88,7 @@ def _show_log(
 
 def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> list[WitnessDriver]:
     """One driver per witness, which wakes as soon as the log grows."""
-    service, deps = app[RECIPES], app[DEPS]
+    service, deps = app[RECIPES], app[SERVICE_ENV]
     for witness in config.witnesses:
         require_secure_url(witness.url, insecure_http=config.insecure_http)
     demanded = 0 if config.policy.witnesses is None else config.policy.witnesses.k
@@ -98,7 +98,7 @@ def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> list[Wit
     drivers = drivers_of(config.witnesses, quorum, service, deps, config.cosign_seconds)
     for driver in drivers:
         wakes.append(add_driver(app, driver, WITNESS_IDLE_SECONDS, f"asking witness {driver.name}"))
-        app[TROUBLES].append(driver.trouble)
+        app[HEALTH_PROBLEMS].append(driver.trouble)
 
     def grown() -> None:
         for wake in wakes:
@@ -124,8 +124,8 @@ class LeafTime:
 
 
 def make_transport(config: RecipeServerConfig) -> HttpTransport:
-    """The transport for the ``Deps`` of a recipe server that runs as a process of its own, with which it calls its
-    witnesses."""
+    """The transport for the ``ServiceEnv`` of a recipe server that runs as a process of its own, with which it calls
+    its witnesses."""
     return HttpTransport(timeout=ANSWER_SECONDS, tls=config.client_tls, insecure_http=config.insecure_http)
 
 

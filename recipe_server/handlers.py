@@ -15,7 +15,7 @@ from recipe_server.service import LIST_LIMIT, RecipeService
 from tacit import media_types
 from tacit.codec import unb64url
 from tacit.errors import Abort, DecodeError
-from tacit.service.app import DEPS, read_body, require_no_doubt
+from tacit.service.app import SERVICE_ENV, read_body, require_no_doubt
 from tacit.service.http.callers import CALLERS
 from tacit.service.http.problems import status_abort
 from tacit.tlog.tiles import MAX_ENTRY_SIZE, Tile
@@ -79,7 +79,7 @@ def _immutable(content: bytes | None, content_type: str) -> web.Response:
 async def post_leaf(request: web.Request) -> web.Response:
     """POST /v1/leaves: 201 {"index"}; 200 if the log already held these bytes; 422 with the rule for a refusal; 503
     while the clock is in doubt, as what is refused then is refused for good."""
-    require_no_doubt(request.app[DEPS])
+    require_no_doubt(request.app[SERVICE_ENV])
     published = await request.app[RECIPES].publish_leaf(await read_body(request, MAX_ENTRY_SIZE, media_types.JSON))
     return web.json_response({"index": published.index}, status=201 if published.added else 200)
 

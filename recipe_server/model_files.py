@@ -21,7 +21,7 @@ from recipe_server.models import MOST_BYTES, Named, with_room
 from recipe_server.store import RecipeStore, RecipeTx
 from tacit.codec import b64url
 from tacit.errors import Abort, Refusal
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 from tacit.service.http.limits import ByteBudget
 
@@ -35,7 +35,7 @@ _AT_ONCE = 4
 class ModelFiles:
     """The model files of one store. As a ``Driver`` it deletes those that are no longer live, by others' clocks too."""
 
-    def __init__(self, config: RecipeServerConfig, deps: Deps, store: RecipeStore) -> None:
+    def __init__(self, config: RecipeServerConfig, deps: ServiceEnv, store: RecipeStore) -> None:
         self._clock = deps.clock
         self._vouched = deps.vouched
         self._store = store

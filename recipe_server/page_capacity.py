@@ -21,7 +21,7 @@ from recipe_server.schema import CENSUSES, DIRECTORIES, ENTRIES, KEY_SETS, RECIP
 from recipe_server.series import SeriesRows
 from tacit.errors import Refusal
 from tacit.recipe.policy import Policy
-from tacit.tlog.pages import CAPACITY, entry_room
+from tacit.tlog.pages import CAPACITY, entry_bytes
 
 AGGREGATORS_LEAF = 1280
 """Most bytes of an opt-in or void leaf, or one that ends a series: two names of 253 characters, three hashes, a
@@ -32,19 +32,19 @@ PARTS = 8
 """Of so many parts of the whole room one is kept for directories and key sets, and one for void leaves."""
 
 
-def recipe_room(leaf_size: int) -> int:
+def recipe_bytes(leaf_size: int) -> int:
     """Room in bytes of a recipe with its two opt-ins."""
-    return entry_room(leaf_size) + 2 * entry_room(AGGREGATORS_LEAF)
+    return entry_bytes(leaf_size) + 2 * entry_bytes(AGGREGATORS_LEAF)
 
 
-def series_room(leaf_size: int) -> int:
+def series_bytes(leaf_size: int) -> int:
     """Room in bytes of a series with the leaf that may end it."""
-    return entry_room(leaf_size) + entry_room(AGGREGATORS_LEAF)
+    return entry_bytes(leaf_size) + entry_bytes(AGGREGATORS_LEAF)
 
 
-def census_room(cells: int, count: int = 1) -> int:
+def census_bytes(cells: int, count: int = 1) -> int:
     """Room in bytes of both shares of ``count`` censuses that have ``cells`` conjunctions together."""
-    return 2 * (count * entry_room(AGGREGATORS_LEAF) + cells * CELL_SIZE * 4 // 3)
+    return 2 * (count * entry_bytes(AGGREGATORS_LEAF) + cells * CELL_SIZE * 4 // 3)
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ def _require(wanted: int, left: int, what: str) -> None:
         raise Refusal("log-room", f"{what} has room for {max(0, left)} more bytes; this leaf takes {wanted}")
 
 
-class Room:
+class PageCapacity:
     """The room that is taken, as one transaction sees it."""
 
     def __init__(self, connection: AsyncConnection) -> None:
@@ -106,7 +106,7 @@ class Room:
         series = {one.index: one.analyst for one in await SeriesRows(self._connection).live(gone, policy)}
         sizes = sa.select(ENTRIES.c.position, _ENCODED).where(ENTRIES.c.position.in_(series))
         for row in await self._connection.execute(sizes):
-            found.add(series[row.position], int(row[1]) + series_room(0))
+            found.add(series[row.position], int(row[1]) + series_bytes(0))
         return found
 
     async def _sum(self, table: sa.Table, live: sa.ColumnElement[bool]) -> int:
@@ -114,14 +114,14 @@ class Room:
         joined = sa.join(table, ENTRIES, ENTRIES.c.position == table.c.position)
         statement = sa.select(sa.func.count(), sa.func.sum(_ENCODED)).select_from(joined).where(live)
         count, size = (await self._connection.execute(statement)).one()
-        return int(size or 0) + int(count) * entry_room(0)
+        return int(size or 0) + int(count) * entry_bytes(0)
 
     async def _recipes(self, found: Taken, gone: int) -> None:
         joined = sa.join(RECIPES, ENTRIES, ENTRIES.c.position == RECIPES.c.position)
         columns = (RECIPES.c.analyst, sa.func.count(), sa.func.sum(_ENCODED))
         live = sa.select(*columns).select_from(joined).where(RECIPES.c.ends_at > gone).group_by(RECIPES.c.analyst)
         for analyst, count, size in await self._connection.execute(live):
-            found.add(analyst, int(size) + int(count) * recipe_room(0))
+            found.add(analyst, int(size) + int(count) * recipe_bytes(0))
 
     async def _censuses(self, found: Taken, counted: int) -> None:
         """Add the censuses that count, each with its recipe, which may be over, and with both shares."""
@@ -130,7 +130,7 @@ class Room:
         columns = (RECIPES.c.analyst, sa.func.count(), sa.func.sum(CENSUSES.c.cells), sa.func.sum(_ENCODED))
         live = sa.select(*columns).select_from(joined).where(RECIPES.c.ends_at > counted).group_by(RECIPES.c.analyst)
         for analyst, count, cells, size in await self._connection.execute(live):
-            found.add(analyst, census_room(int(cells), int(count)) + int(size) + int(count) * entry_room(0))
+            found.add(analyst, census_bytes(int(cells), int(count)) + int(size) + int(count) * entry_bytes(0))
 
 
 _ENCODED = (sa.func.length(ENTRIES.c.leaf) + 2) // 3 * 4

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from recipe_server.models import ModelRows
-from recipe_server.page_capacity import Room
+from recipe_server.page_capacity import PageCapacity
 from recipe_server.records import LoggedCensus, LoggedDirectory, LoggedKeySet, LoggedRecipe, PublishedResult
 from recipe_server.schema import (
     CENSUS_SHARES,
@@ -57,7 +57,7 @@ class RecipeTx:
         """Whether this transaction wrote something that must not be lost: entries under a signed checkpoint, or
         releases."""
         self.series = SeriesRows(connection)
-        self.room = Room(connection)
+        self.page_capacity = PageCapacity(connection)
         self.models = ModelRows(connection)
 
     async def checkpoint(self) -> tuple[int, bytes] | None:

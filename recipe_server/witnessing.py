@@ -19,7 +19,7 @@ from tacit.errors import CryptoError, DecodeError, UsageError
 from tacit.lines import lines_of
 from tacit.ports import HttpResponse, TransportError
 from tacit.problem import read_problem
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 from tacit.service.base.vouched import ASK_SECONDS
 from tacit.tlog.checkpoint import Note, NoteKey, NoteSignature
@@ -77,7 +77,7 @@ class WitnessDriver:
         config: WitnessConfig,
         tree: RecipeService,
         cosignatures: Cosignatures,
-        deps: Deps,
+        deps: ServiceEnv,
         fresh_seconds: float,
     ) -> None:
         """Raises ``UsageError`` for a malformed key."""
@@ -197,7 +197,7 @@ def drivers_of(
     configs: Sequence[WitnessConfig],
     quorum: int,
     tree: RecipeService,
-    deps: Deps,
+    deps: ServiceEnv,
     fresh_seconds: float,
 ) -> list[WitnessDriver]:
     """A driver for each witness, all with one candidate. Raises ``UsageError``."""

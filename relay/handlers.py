@@ -10,9 +10,9 @@ from relay.key_sets import LoggedKeySets
 from relay.service import Relay
 from tacit.errors import Abort
 from tacit.media_types import JSON, OHTTP_REQ
-from tacit.service.app import DEPS, UNAVAILABLE
-from tacit.service.fast_routes import add_hot_route
-from tacit.service.http.fast_reader import Asking, HotRoute, Respond
+from tacit.service.app import SERVICE_ENV, UNAVAILABLE
+from tacit.service.fast_routes import add_fast_route
+from tacit.service.http.fast_reader import Asking, FastRoute, Respond
 from tacit.service.http.problems import Answer
 from tacit.time_format import date_field
 
@@ -23,7 +23,7 @@ NOT_YET = "The relay has no key sets yet."
 
 def add_routes(app: web.Application, relay: Relay, key_sets: LoggedKeySets | None) -> None:
     """Mount the relay's resources; other methods get 405, ``Expect`` gets 417."""
-    clock = app[DEPS].clock
+    clock = app[SERVICE_ENV].clock
 
     def admit(head: Asking) -> Respond:
         return partial(post_message, head.remote or "")
@@ -50,4 +50,4 @@ def add_routes(app: web.Application, relay: Relay, key_sets: LoggedKeySets | Non
 
     app[RELAY] = relay
     app.router.add_get("/key-sets", get_key_sets)
-    add_hot_route(app, HotRoute("/", OHTTP_REQ, relay.config.max_request, admit))
+    add_fast_route(app, FastRoute("/", OHTTP_REQ, relay.config.max_request, admit))

@@ -18,7 +18,7 @@ from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.logview.paged import consistency, log_at
 from tacit.logview.view import Bundle, LogState, LogView
 from tacit.ports import TransportError
-from tacit.service.app import Deps, voucher_of
+from tacit.service.app import ServiceEnv, voucher_of
 from tacit.service.base.log import get_logger
 from tacit.service.base.secret_files import write_secret
 from tacit.signing import KEY_SIZE
@@ -68,7 +68,7 @@ def _concerns(leaf: SignedLeaf, now: float) -> bool:
 class LoggedKeySets:
     """Fetches one gateway's key sets from the log, and keeps the newest answer that it could verify."""
 
-    def __init__(self, config: RelayLog, deps: Deps, folder: Path | None, *, insecure_http: bool) -> None:
+    def __init__(self, config: RelayLog, deps: ServiceEnv, folder: Path | None, *, insecure_http: bool) -> None:
         """The state is saved in ``folder`` (None: not saved). Raises ``UsageError`` for a malformed key, a URL that P7
         forbids, or a saved file that is malformed."""
         require_secure_url(config.url, insecure_http=insecure_http)

@@ -16,11 +16,11 @@ from relay.config import RelayConfig
 from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import Abort, DecodeError, UsageError
 from tacit.media_types import OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES, OHTTP_RES_FRAME, PROBLEM_JSON
-from tacit.message_frames import REQUEST_OVERHEAD, FramedAnswer, decode_answers, encode_requests
+from tacit.message_frames import REQUEST_OVERHEAD, MessageAnswer, decode_answers, encode_requests
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.counters import TrafficCounters
-from tacit.service.batcher import FrameBounds, Framing
+from tacit.service.batcher import Batcher, FrameBounds
 from tacit.service.http.limits import ORDINARY_BODY, UploadBudget, busy
 from tacit.service.http.live_tokens import ShownToken
 
@@ -33,7 +33,7 @@ _MAX_RETRY_AFTER_DIGITS = 6
 class Relay:
     """Forwards encapsulated messages to one gateway; keeps counters and nothing else."""
 
-    def __init__(self, config: RelayConfig, deps: Deps, credential: ShownToken) -> None:
+    def __init__(self, config: RelayConfig, deps: ServiceEnv, credential: ShownToken) -> None:
         require_secure_url(config.gateway_url, insecure_http=config.insecure_http)
         framed = min(config.max_request, ORDINARY_BODY)
         if config.frames is not None and config.frames.max_bytes < framed + REQUEST_OVERHEAD:
@@ -48,18 +48,18 @@ class Relay:
         self._retry_after = retry_after
         self._url = f"{config.gateway_url}/gateway"
         self._credential = credential
-        self._framing: Framing[bytes, FramedAnswer] | None = None
+        self._batcher: Batcher[bytes, MessageAnswer] | None = None
         if (frames := config.frames) is not None:
             bounds = FrameBounds(frames.max_messages, frames.max_bytes, frames.max_delay)
-            self._framing = Framing(bounds, deps, self._send_frame)
+            self._batcher = Batcher(bounds, deps, self._send_frame)
 
     async def close(self) -> None:
         """Send the gathered messages and log the counters."""
-        if self._framing is not None:
-            await self._framing.close()
+        if self._batcher is not None:
+            await self._batcher.close()
         self.counters.flush()
 
-    async def forward(self, message: bytes, client_address: str) -> FramedAnswer:
+    async def forward(self, message: bytes, client_address: str) -> MessageAnswer:
         """Forward ``message`` once; returns the gateway's answer.
 
         Raises ``Abort``: 504 for a gateway that is late, 502 for one whose answer is not a gateway's.
@@ -67,15 +67,15 @@ class Relay:
         self._deps.saw("relay", client_address=client_address, ciphertext_bytes=len(message))
         self.counters.add("forwarded")
         self.counters.add("forwarded_bytes", len(message))
-        if self._framing is None or len(message) > ORDINARY_BODY:
+        if self._batcher is None or len(message) > ORDINARY_BODY:
             return self._checked(_answer_of(await self._ask(self._url, OHTTP_REQ, message)))
         try:
-            return self._checked(await self._framing.submit(message, REQUEST_OVERHEAD + len(message)))
+            return self._checked(await self._batcher.submit(message, REQUEST_OVERHEAD + len(message)))
         except Abort as abort:  # a Retry-After of the whole frame: each of its clients gets a random one of its own
             retry = abort.status == HTTPStatus.SERVICE_UNAVAILABLE
             raise busy(self._deps.entropy, self._retry_after) if retry else _unreachable(abort.status) from abort
 
-    async def _send_frame(self, messages: Sequence[bytes]) -> list[FramedAnswer]:
+    async def _send_frame(self, messages: Sequence[bytes]) -> list[MessageAnswer]:
         """The gateway's answers to ``messages``. Raises ``Abort`` for all of them."""
         self.counters.add("frames")
         response = await self._ask(f"{self._url}/frames", OHTTP_REQ_FRAME, encode_requests(messages))
@@ -100,7 +100,7 @@ class Relay:
         except TransportError as error:
             raise _unreachable(504 if isinstance(error.__cause__, TimeoutError) else 502) from error
 
-    def _checked(self, answer: FramedAnswer) -> FramedAnswer:
+    def _checked(self, answer: MessageAnswer) -> MessageAnswer:
         """``answer``, if a gateway may give it. Raises ``Abort`` (502) otherwise."""
         is_message = answer.status == _OK and answer.content_type == OHTTP_RES
         is_problem = answer.status in _PASSED_PROBLEMS and answer.content_type == PROBLEM_JSON
@@ -110,13 +110,13 @@ class Relay:
         return answer
 
 
-def _answer_of(response: HttpResponse) -> FramedAnswer:
+def _answer_of(response: HttpResponse) -> MessageAnswer:
     """The parts of the gateway's answer that may go to the client; its media type as we spell it, so that a proxy
     before the gateway cannot mark answers by their spelling."""
     content_type = next(filter(response.is_a, (OHTTP_RES, PROBLEM_JSON)), "")
     retry_after = response.headers.get("retry-after", "")
     known = retry_after.isdecimal() and len(retry_after) <= _MAX_RETRY_AFTER_DIGITS
-    return FramedAnswer(response.status, content_type, response.body, int(retry_after) if known else None)
+    return MessageAnswer(response.status, content_type, response.body, int(retry_after) if known else None)
 
 
 def _unreachable(status: int) -> Abort:

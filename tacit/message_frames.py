@@ -39,7 +39,7 @@ _REQUESTS = "frame of requests"
 
 
 @dataclass(slots=True)
-class FramedAnswer:
+class MessageAnswer:
     """The answer to one message; ``content_type`` is empty where it has no body, ``retry_after`` is in seconds.
 
     Made twice per message, so not frozen, which would cost four times as much; treat it as immutable.
@@ -78,7 +78,7 @@ def decode_uploads(data: bytes) -> list[tuple[bytes, bytes]]:
     return [(message[:TASK_ID_BYTES], message[TASK_ID_BYTES:]) for message in messages]
 
 
-def encode_answers(answers: Sequence[FramedAnswer]) -> bytes:
+def encode_answers(answers: Sequence[MessageAnswer]) -> bytes:
     """Bytes of a frame of answers."""
     parts: list[bytes] = []
     for answer in answers:
@@ -87,9 +87,9 @@ def encode_answers(answers: Sequence[FramedAnswer]) -> bytes:
     return b"".join(parts)
 
 
-def decode_answers(data: bytes, *, count: int, max_body: int) -> list[FramedAnswer]:
+def decode_answers(data: bytes, *, count: int, max_body: int) -> list[MessageAnswer]:
     """Inverse of ``encode_answers`` for ``count`` messages. Raises ``DecodeError``."""
-    answers: list[FramedAnswer] = []
+    answers: list[MessageAnswer] = []
     at = 0
     for _ in range(count):
         body = at + ANSWER_OVERHEAD
@@ -103,7 +103,7 @@ def decode_answers(data: bytes, *, count: int, max_body: int) -> list[FramedAnsw
             raise DecodeError("an answer without a media type must be empty")
         if at > len(data):
             raise DecodeError("frame of answers is truncated")
-        answers.append(FramedAnswer(status, _KINDS[kind], data[body:at], retry_after or None))
+        answers.append(MessageAnswer(status, _KINDS[kind], data[body:at], retry_after or None))
     if at != len(data):
         raise DecodeError(f"frame of answers has {len(data) - at} trailing bytes")
     return answers

@@ -31,7 +31,7 @@ _GROUPS: Final = {ENCODER: "the question", "importance": "importance sampling"}
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class ParsedFlags:
     """``flags``: the given parameters, with their values in the document; ``fields``: the member that each fills;
     ``known``: the parameters that the command takes; ``file``: the survey that they amend, read from ``name``."""
 
@@ -132,7 +132,7 @@ class Said:
         return [self._group(name) if name == ENCODER else _spelled(name) for name in survey.lacking]
 
 
-def completed(said: Said) -> Survey:
+def completed(said: ParsedFlags) -> Survey:
     """Return the survey, after prompting a person at a terminal for what a recipe still lacks. Raises ``BadParameter``
     for a wrong flag, before any prompt, and for a missing one without a terminal."""
     try:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from infra.authoring.survey_errors import Said
+from infra.authoring.survey_errors import ParsedFlags
 from infra.stacks.command_options import read_file
 from tacit.errors import FieldError, UsageError
 from tacit.methods.base.method import plain
@@ -152,9 +152,9 @@ FLAGS: Final[Mapping[str, Flag]] = {
 
 def asking(*order: str, **changed: Mapping[str, Any]) -> Callable[[Command], Command]:
     """Return a decorator that replaces a command's parameter ``said`` by these flags; the command gets their values and
-    the survey's file, if it takes one, as a ``Said``. ``order``: the flags, and the command's own parameters between
-    them; ``changed``: members of ``Flag`` that differ for this command. A ``FieldError`` becomes a ``UsageError`` that
-    names the flag."""
+    the survey's file, if it takes one, as a ``ParsedFlags``. ``order``: the flags, and the command's own parameters
+    between them; ``changed``: members of ``Flag`` that differ for this command. A ``FieldError`` becomes a
+    ``UsageError`` that names the flag."""
     flags = {name: replace(FLAGS[name], **changed.get(name, {})) for name in order if name in FLAGS}
 
     return functools.partial(_Taking, flags, order)
@@ -192,7 +192,7 @@ class _Taking:
             raise UsageError(said.words(error)) from error
 
 
-def _said(flags: Mapping[str, Flag], context: typer.Context, given: Mapping[str, Any]) -> Said:
+def _said(flags: Mapping[str, Flag], context: typer.Context, given: Mapping[str, Any]) -> ParsedFlags:
     """The values from the command line and, if there is no file, the command's own defaults. Raises ``BadParameter``,
     and ``UsageError`` for a file that holds no survey."""
     from tacit.recipe.writing.survey import read_survey
@@ -211,7 +211,7 @@ def _said(flags: Mapping[str, Flag], context: typer.Context, given: Mapping[str,
             raise typer.BadParameter(f"{_flag(name)}: {error}") from error
     fields = {name: flag.field for name, flag in {**FLAGS, **flags}.items()}
     stated = {name: value for name, value in found.items() if value is not False}
-    return Said(stated, fields, tuple(flags), file, str(path))
+    return ParsedFlags(stated, fields, tuple(flags), file, str(path))
 
 
 def _flag(name: str) -> str:

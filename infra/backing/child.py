@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from infra.base.certificate_files import CA_FILE, is_certified
-from infra.base.disk_space import lack_of_room
+from infra.base.disk_space import disk_space_problem
 from tacit.adapters.network.tls import private_context
 from tacit.errors import UsageError
 from tacit.lines import lines_of
@@ -156,7 +156,7 @@ class PrivateServer(ABC):
 
 def last_words(log: Path) -> str:
     """Return the last line of a program's log, or ``no message``; of a full file system that it is full."""
-    if words := lack_of_room(log.parent):
+    if words := disk_space_problem(log.parent):
         return words
     try:
         lines = lines_of(log.read_bytes()[-4096:].decode("utf-8", "replace").strip())

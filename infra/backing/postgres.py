@@ -126,9 +126,9 @@ class PostgresServer:
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         command = [str(require_binaries() / "postgres"), "-D", str(self.folder / "data"), *options]
         log = self.folder / LOG_NAME
-        telling = Telling(log, say)
+        progress = ProgressReporter(log, say)
         self._child = Child(command, log, **_as_system_user())
-        if self._child.until(self._is_ready, RECOVERY_SECONDS, telling):
+        if self._child.until(self._is_ready, RECOVERY_SECONDS, progress):
             return True
         self._child = None
         return False
@@ -171,7 +171,7 @@ class PostgresServer:
         return False
 
 
-class Telling:
+class ProgressReporter:
     """Says now and then what the log of a server that starts, at ``log``, has said last since this was made."""
 
     def __init__(self, log: Path, say: Say) -> None:

@@ -9,7 +9,7 @@ LITTLE = 1 << 20
 """Free bytes below which a service can begin nothing."""
 
 
-def lack_of_room(folder: Path) -> str:
+def disk_space_problem(folder: Path) -> str:
     """That the file system of ``folder`` has next to no bytes or inodes left; empty if it has some, or is unknown."""
     try:
         found = os.statvfs(folder)

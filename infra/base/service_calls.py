@@ -6,7 +6,7 @@ The networks of a staging stack and the network policies for Kubernetes admit th
 from __future__ import annotations
 
 DEVICES = "devices"
-LEGS = (
+SERVICE_CALLS = (
     (DEVICES, "relay"),
     (DEVICES, "attester"),
     ("attester", "issuer"),

@@ -180,7 +180,7 @@ async def _follow(place: Place, kept: Path, folder: Path | None, every: float, p
     from infra.base.log_watch import Watch
     from infra.commands.log_service import Monitor, create_app
     from infra.views.log_view import Bars
-    from tacit.service.app import Deps
+    from tacit.service.app import ServiceEnv
     from tacit.service.base.config import Listen
     from tacit.service.base.log import set_log_level
     from tacit.service.run import serve
@@ -201,6 +201,6 @@ async def _follow(place: Place, kept: Path, folder: Path | None, every: float, p
     set_log_level("warning")
     async with _transport(place, folder, None) as transport:
         watching = Monitor(Watch(place, transport, SystemClock(), kept), Bars(notes()).stage, tell)
-        service = create_app(watching, Deps(SystemClock(), OsEntropy(), transport), every)
+        service = create_app(watching, ServiceEnv(SystemClock(), OsEntropy(), transport), every)
         await serve(service, Listen(port=port), ready=ready)
     return watching.found

@@ -12,7 +12,7 @@ from infra.views.plain import visible
 from tacit.errors import DecodeError
 from tacit.monitor.findings import Finding
 from tacit.ports import TransportError
-from tacit.service.app import TROUBLES, Deps, add_driver, make_app
+from tacit.service.app import HEALTH_PROBLEMS, ServiceEnv, add_driver, make_app
 
 NAME = "monitor"
 METRICS = "text/plain; version=0.0.4; charset=utf-8"
@@ -73,10 +73,10 @@ class Monitor:
         return "\n".join(lines) + "\n"
 
 
-def create_app(monitor: Monitor, deps: Deps, seconds: float) -> web.Application:
+def create_app(monitor: Monitor, deps: ServiceEnv, seconds: float) -> web.Application:
     """Make the application: it reads the log every ``seconds``, and serves ``/metrics`` and the health check."""
     app = make_app(NAME, deps)
-    app[TROUBLES].append(monitor.trouble)
+    app[HEALTH_PROBLEMS].append(monitor.trouble)
 
     async def metrics(_request: web.Request) -> web.Response:
         return web.Response(body=monitor.metrics().encode(), headers={"Content-Type": METRICS})

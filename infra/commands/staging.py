@@ -46,7 +46,7 @@ from tacit.operations.calls import recipes_of
 
 if TYPE_CHECKING:
     from infra.backing.backends import Wanted
-    from infra.stacks.examples import Dealt
+    from infra.stacks.examples import ExampleShards
     from infra.tools.staging.running import Running
     from infra.tools.staging.starting import Crowd
 
@@ -138,7 +138,7 @@ def _as_processes(
     folder: Path,
     opened: Callable[..., Layout],
     crowd: Crowd,
-    how: tuple[Mode, Wanted, Dealt | None],
+    how: tuple[Mode, Wanted, ExampleShards | None],
     tell: Callable[[dict[str, Any]], None],
 ) -> None:
     from infra.tools.staging.networks import network_of

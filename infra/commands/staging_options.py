@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from infra.backing.backends import Wanted
-    from infra.stacks.examples import Dealt
+    from infra.stacks.examples import ExampleShards
     from infra.tools.staging.choices import Mode
     from infra.tools.staging.natures import Natures
 
@@ -108,7 +108,7 @@ def wanted_for(kind: Mode, named: list[str], driven_by: Driver) -> Wanted:
     return wanted
 
 
-def dealt_to(path: Path | None, kind: Mode, folder: Path, agents: int) -> Dealt | None:
+def dealt_to(path: Path | None, kind: Mode, folder: Path, agents: int) -> ExampleShards | None:
     """The examples in the file at ``path`` for every device of the deployment in ``folder``, once it has at least so
     many ``agents``. Raises ``UsageError``, also where devices cannot train."""
     from infra.stacks.examples import dealt

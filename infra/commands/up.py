@@ -29,7 +29,7 @@ from tacit.errors import UsageError
 if TYPE_CHECKING:
     from infra.backing.backends import Wanted
     from infra.stacks.deployment import Deployment, Parts
-    from infra.stacks.examples import Dealt
+    from infra.stacks.examples import ExampleShards
     from infra.stacks.processes import ServiceProcess
 
 
@@ -233,7 +233,7 @@ def _run(
     folder: Path,
     open_layout: Callable[[], Layout],
     wanted: Wanted,
-    shape: tuple[Deployment, int, Dealt | None],
+    shape: tuple[Deployment, int, ExampleShards | None],
     *,
     as_json: bool,
 ) -> int:

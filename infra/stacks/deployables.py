@@ -20,7 +20,7 @@ from tacit.adapters.databases.watermark import Recovery
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import OwnedTransport
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.config import ServiceConfig
 from tacit.service.base.config_files import load_config
 from tacit.service.base.log import get_logger
@@ -33,7 +33,7 @@ class Deployable:
 
     name: str
     load: Callable[[Path], ServiceConfig]
-    create_app: Callable[[Any, Deps], web.Application]
+    create_app: Callable[[Any, ServiceEnv], web.Application]
     make_transport: Callable[[Any], OwnedTransport]
 
 
@@ -58,7 +58,7 @@ async def run_service(name: str, config_path: Path, recovery: Recovery = Recover
     service = deployable(name)
     config = service.load(config_path)
     async with service.make_transport(config) as transport:
-        deps = Deps(SystemClock(), OsEntropy(), transport, recovery=recovery)
+        deps = ServiceEnv(SystemClock(), OsEntropy(), transport, recovery=recovery)
         app = service.create_app(config, deps)
         spare_what_is_here()
         await serve_all([Site.of(app, config)], ready=announce, insecure_http=config.insecure_http)

@@ -24,14 +24,14 @@ _METRIC: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
-class Dealt:
+class ExampleShards:
     """What each device has: ``cells``, one for each, below the name of the ``metric``."""
 
     metric: str
     cells: tuple[str, ...] = field(repr=False)
 
 
-def dealt(path: Path | None, devices: int) -> Dealt | None:
+def dealt(path: Path | None, devices: int) -> ExampleShards | None:
     """The examples of a CSV file without a header (a line for each: its numbers and its class), one after another to
     each of the ``devices``. The metric has the file's name. None without a file. Raises ``UsageError``."""
     if path is None:
@@ -51,10 +51,10 @@ def dealt(path: Path | None, devices: int) -> Dealt | None:
         least = -(-devices * longest // MOST_CHARACTERS)
         raise UsageError(f"{path}: a device would have {longest} characters of examples, and {MOST_CHARACTERS} fit; "
                          f"take about {least} --agents, or fewer lines")  # fmt: skip
-    return Dealt(metric, cells)
+    return ExampleShards(metric, cells)
 
 
-def give_examples(folders: Sequence[Path], examples: Dealt) -> None:
+def give_examples(folders: Sequence[Path], examples: ExampleShards) -> None:
     """Put each device's examples into a column of its data, which replaces one of that name. Raises ``UsageError``."""
     for folder, cell in zip(folders, examples.cells, strict=True):
         path = folder / DATA_NAME

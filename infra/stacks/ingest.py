@@ -23,7 +23,7 @@ from tacit.adapters.network.origins import origin_of
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Exchange, HttpResponse, Transport
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.config import Listen
 from tacit.service.run import Site, serve_all
 
@@ -102,10 +102,10 @@ async def run_ingest(gateway_config: Path, leader_config: Path, leader_url: str 
     at_gateway, at_leader = gateway.load(gateway_config), leader.load(leader_config)
     clock, entropy = SystemClock(), OsEntropy()
     async with leader.make_transport(at_leader) as to_helper, gateway.make_transport(at_gateway) as to_targets:
-        leader_app = leader.create_app(at_leader, Deps(clock, entropy, to_helper))
+        leader_app = leader.create_app(at_leader, ServiceEnv(clock, entropy, to_helper))
         url = leader_url or leader_url_of(at_leader.listen, getattr(at_leader, "prefix", ""))
         transport = LocalUploads(to_targets, url, upload_call(leader_app))
-        gateway_app = gateway.create_app(at_gateway, Deps(clock, entropy, transport))
+        gateway_app = gateway.create_app(at_gateway, ServiceEnv(clock, entropy, transport))
         spare_what_is_here()
         await serve_all(
             [Site.of(leader_app, at_leader), Site.of(gateway_app, at_gateway)],

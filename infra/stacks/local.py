@@ -16,7 +16,7 @@ from infra.base.service_names import SERVICES
 from infra.stacks.deployables import deployable
 from infra.stacks.layout import Layout
 from tacit.ports import Clock, Entropy, Observer
-from tacit.service.app import DRIVERS, Deps
+from tacit.service.app import DRIVERS, ServiceEnv
 from tacit.service.run import started
 
 LOG = "recipe_server"
@@ -53,7 +53,7 @@ class LocalStack:
                 service = deployable(name)
                 config = service.load(self.layout.configs[name])
                 transport = await stack.enter_async_context(service.make_transport(config))
-                deps = Deps(self._clock, self._entropy, transport, self._observer, background=False)
+                deps = ServiceEnv(self._clock, self._entropy, transport, self._observer, background=False)
                 self.apps[name] = service.create_app(config, deps)
                 await stack.enter_async_context(started(self.apps[name], config.listen))
             yield self

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Protocol
 
-from infra.base.disk_space import lack_of_room
+from infra.base.disk_space import disk_space_problem
 from infra.stacks.deployment import Parts
 from infra.stacks.layout import Layout
 from infra.stacks.workers import Part
@@ -142,7 +142,7 @@ class ServiceProcess(Served):
     def last_words(self) -> str:
         """Return the last line of the log, or an empty text; of a full file system that it is full, as the service
         could not write that."""
-        if words := lack_of_room(self.log.parent):
+        if words := disk_space_problem(self.log.parent):
             return words
         with contextlib.suppress(OSError), self.log.open("rb") as file:
             file.seek(max(0, self.log.stat().st_size - LOG_TAIL_BYTES))

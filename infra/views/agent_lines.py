@@ -23,7 +23,7 @@ GATHER_SECONDS = 1.0
 """For how long identical events of several agents are gathered into one line."""
 NAMED = 4
 """A line names at most this many agents; above that, it gives their number."""
-TROUBLES = {
+HEALTH_PROBLEMS = {
     Fact.LOG_TROUBLE.value: ("the log is", "not read"),
     Fact.SOURCE_TROUBLE.value: ("the data source is", "not read"),
     Fact.TOKEN_TROUBLE.value: ("fetching tokens is", "in trouble"),
@@ -68,7 +68,7 @@ class AgentLines:
         """Write what was gathered, in the order in which each event first came."""
         gathered, self._gathered = self._gathered, {}
         for (event, words), agents in gathered.items():
-            style = "yellow" if event in TROUBLES else STYLES.get(event, "")
+            style = "yellow" if event in HEALTH_PROBLEMS else STYLES.get(event, "")
             self._write(Text.assemble((words, style), (self._whose(agents), "dim")))
 
     @contextlib.asynccontextmanager
@@ -104,8 +104,8 @@ class AgentLines:
 
 def _words(event: str, fields: Fields) -> str:
     detail = "".join(char if char.isprintable() else " " for char in str(fields.get("detail", "")))
-    if event in TROUBLES:
-        subject, trouble = TROUBLES[event]
+    if event in HEALTH_PROBLEMS:
+        subject, trouble = HEALTH_PROBLEMS[event]
         return f"{subject} {'again without trouble' if detail == OVER else f'{trouble}: {detail}'}"
     tries = fields.get("attempts", 0)
     after = f" after {tries} tries" if isinstance(tries, int) and tries > 1 else ""

@@ -49,7 +49,16 @@ from tacit.models.parties import Parties
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.operations.pace import Pace
 from tacit.operations.results import CollectorAccess
-from tacit.service.app import TROUBLES, Deps, Handler, add_driver, add_store, ask_time, heed_expect, make_app
+from tacit.service.app import (
+    HEALTH_PROBLEMS,
+    Handler,
+    ServiceEnv,
+    add_driver,
+    add_store,
+    ask_time,
+    heed_expect,
+    make_app,
+)
 from tacit.service.base.hsm import HsmKey
 from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import REQUEST, RequestId
@@ -72,7 +81,7 @@ REQUEST_ID = "X-Request-Id"
 ID: web.RequestKey[RequestId | None] = web.RequestKey("request_id", RequestId)
 
 
-def create_app(config: AdminConfig, deps: Deps) -> web.Application:
+def create_app(config: AdminConfig, deps: ServiceEnv) -> web.Application:
     """Make the admin service that ``config`` describes. Raises ``UsageError`` for an unsafe or unreadable setting."""
     require_secure_url(config.log.url, insecure_http=config.insecure_http)
     app = make_app(
@@ -81,7 +90,7 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
     store = AdminStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     token = ShownToken(None if config.collector is None else config.collector.token)
     app[ADMIN] = admin = make_admin(config, deps, store, token)
-    app[TROUBLES].append(token.trouble)
+    app[HEALTH_PROBLEMS].append(token.trouble)
 
     async def storage(_app: web.Application) -> AsyncIterator[None]:
         await store.open()
@@ -120,7 +129,7 @@ def create_app(config: AdminConfig, deps: Deps) -> web.Application:
     return app
 
 
-def make_admin(config: AdminConfig, deps: Deps, store: AdminStore, token: ShownToken) -> Admin:
+def make_admin(config: AdminConfig, deps: ServiceEnv, store: AdminStore, token: ShownToken) -> Admin:
     """Make everything that handlers use, over ``store``. ``token``: the bearer token for the collector. Raises
     ``UsageError``."""
     # a clock that is ahead must not end a wait for a second person early, nor one that was behind when it began
@@ -174,7 +183,7 @@ def _collector(config: AdminConfig, token: ShownToken) -> CollectorAccess | None
     return CollectorAccess(config.collector.url, config.log.url, token.text)
 
 
-def make_openid(config: AdminConfig, deps: Deps) -> OpenIdClient | None:
+def make_openid(config: AdminConfig, deps: ServiceEnv) -> OpenIdClient | None:
     """Make the client of the sign-in provider, with its own transport; None if no provider is configured. Raises
     ``UsageError``."""
     wanted = config.openid

@@ -17,12 +17,12 @@ from tacit.aggregator.kernels import show_batch_kernels
 from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.metrics import add_aggregator_metrics
-from tacit.aggregator.one_server.participant import ServerIdentity, ServerSeat
+from tacit.aggregator.one_server.participant import ServerIdentity, ServerParticipant
 from tacit.aggregator.one_server.uploads import Uploads
 from tacit.aggregator.one_server.wiring import open_with, uploading_gateways
 from tacit.aggregator.parties import PartyTable
 from tacit.aggregator.state_keys import read_state_keys
-from tacit.aggregator.yield_looks import Fillings
+from tacit.aggregator.yield_looks import YieldLooks
 from tacit.errors import Refusal
 from tacit.models.forms import form_of
 from tacit.models.interfaces.server import ServerSide
@@ -30,7 +30,7 @@ from tacit.models.one_server import ANALYZER
 from tacit.models.parties import SHUFFLER
 from tacit.models.servers import server_side
 from tacit.roles.analyzer import AnalyzerParty
-from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
+from tacit.service.app import HEALTH_PROBLEMS, ServiceEnv, add_driver, add_store, make_app
 from tacit.service.base.keys import read_signing_key
 from tacit.service.http.callers import Callers, gateway_tokens, tokens_of
 from tacit.service.http.limits import ByteBudget
@@ -41,7 +41,7 @@ STORE = web.AppKey("store", AnalyzerStore)
 RELEASES = web.AppKey("releases", Releases)
 
 
-def create_app(config: AnalyzerConfig, deps: Deps) -> web.Application:
+def create_app(config: AnalyzerConfig, deps: ServiceEnv) -> web.Application:
     """Build the analyzer of ``config``, whose recipes are those of the log that name it. Raises ``UsageError`` for
     secrets that are missing or malformed, and for settings that contradict each other."""
     callers = _callers(config)
@@ -59,7 +59,7 @@ def create_app(config: AnalyzerConfig, deps: Deps) -> web.Application:
         uploads,
         Chunks(store, deps, config),
         releases,
-        Fillings(store, deps.clock, deps.entropy),
+        YieldLooks(store, deps.clock, deps.entropy),
         store,
         parties,
         gateways,
@@ -68,10 +68,10 @@ def create_app(config: AnalyzerConfig, deps: Deps) -> web.Application:
     )
     app.router.add_routes(handlers.routes(config.prefix))
     identity = _identity(config)
-    follow_log(app, store, parties, ServerSeat(identity, _sides(callers)), config, deps)
-    app[TROUBLES].append(identity.hpke_keys.trouble)
+    follow_log(app, store, parties, ServerParticipant(identity, _sides(callers)), config, deps)
+    app[HEALTH_PROBLEMS].append(identity.hpke_keys.trouble)
     app[OPERATED].held = lambda: held_keys(identity.signing_key, identity.hpke_keys, identity.state_keys)
-    app[TROUBLES].append(lambda: store.doubtful)
+    app[HEALTH_PROBLEMS].append(lambda: store.doubtful)
     add_store(app, lambda: store.durable)
     add_aggregator_metrics(app, store)
     show_batch_kernels(app)
@@ -105,5 +105,5 @@ def _callers(config: AnalyzerConfig) -> Callers:
 
 
 def make_transport(config: AnalyzerConfig) -> HttpTransport:
-    """The transport for the ``Deps`` of an analyzer that runs as a process of its own."""
+    """The transport for the ``ServiceEnv`` of an analyzer that runs as a process of its own."""
     return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)

@@ -17,7 +17,7 @@ from tacit.errors import DecodeError, Refusal
 from tacit.messages.chunk import MessageChunk
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.roles.shuffled import MessageCounter, Tally, Total
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 from tacit.service.base.store import Transactions
 from tacit.task.one_server import INVALID, OVER, REPLAYED
@@ -30,7 +30,7 @@ INCOMPLETE = "bundles-incomplete"
 class Chunks:
     """Counts chunks of messages. What was answered is durable."""
 
-    def __init__(self, store: Transactions[AnalyzerTx], deps: Deps, config: AnalyzerConfig) -> None:
+    def __init__(self, store: Transactions[AnalyzerTx], deps: ServiceEnv, config: AnalyzerConfig) -> None:
         self._store = store
         self._deps = deps
         self._crypto = config.job_crypto()

@@ -15,7 +15,7 @@ from tacit.aggregator.http import told_look
 from tacit.aggregator.one_server.handlers import ReportHandlers
 from tacit.aggregator.one_server.uploads import Uploads
 from tacit.aggregator.parties import PartyTable
-from tacit.aggregator.yield_looks import Fillings
+from tacit.aggregator.yield_looks import YieldLooks
 from tacit.errors import Refusal
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import read_body
@@ -33,7 +33,7 @@ class Handlers(ReportHandlers):
         uploads: Uploads,
         chunks: Chunks,
         releases: Releases,
-        fillings: Fillings,
+        yield_looks: YieldLooks,
         store: Transactions[AnalyzerTx],
         parties: PartyTable[AnalyzerParty],
         gateways: Sequence[str],
@@ -44,7 +44,7 @@ class Handlers(ReportHandlers):
         super().__init__(uploads, store, parties, gateways, budget, max_body=max_body)
         self._chunks = chunks
         self._releases = releases
-        self._fillings = fillings
+        self._yield_looks = yield_looks
 
     def routes(self, prefix: str) -> list[web.RouteDef]:
         """Every resource below ``prefix``."""
@@ -53,7 +53,7 @@ class Handlers(ReportHandlers):
             web.post(prefix + "/recipes/{recipe_hash}/chunks", self.chunk),
             web.post(prefix + "/recipes/{recipe_hash}/looks", self.look),
             web.get(prefix + "/recipes/{recipe_hash}/aggregate", self.aggregate),
-            web.get(prefix + "/recipes/{recipe_hash}/yield", self.filling),
+            web.get(prefix + "/recipes/{recipe_hash}/yield", self.get_yield),
         ]
 
     async def chunk(self, request: web.Request) -> web.Response:
@@ -71,7 +71,7 @@ class Handlers(ReportHandlers):
         party = await self._party(request)
         if party.bundling is None:
             raise Refusal(INVALID, "this analyzer counts the reports of the recipe itself")
-        await self._fillings.keep(party, look)
+        await self._yield_looks.keep(party, look)
         return web.Response(status=201)
 
     async def aggregate(self, request: web.Request) -> web.Response:
@@ -84,9 +84,9 @@ class Handlers(ReportHandlers):
             document["search"] = json.loads(found.search)
         return web.json_response(document)
 
-    async def filling(self, request: web.Request) -> web.Response:
+    async def get_yield(self, request: web.Request) -> web.Response:
         """GET /recipes/{recipe-hash}/yield: how full the batch is, updated rarely and rounded coarsely."""
         request.app[CALLERS].require(request, "collector")
         party = await self._party(request)
-        filling = self._fillings.of if party.bundling is None else self._fillings.told
-        return web.json_response((await filling(party)).document())
+        read = self._yield_looks.of if party.bundling is None else self._yield_looks.told
+        return web.json_response((await read(party)).document())

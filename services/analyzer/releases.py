@@ -19,7 +19,7 @@ from tacit.aggregator.parties import PartyTable
 from tacit.errors import Abort, Fatal, Refusal
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.roles.batches import INTERVAL_OPEN_PROBLEM, RATE_FACTOR
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 
 TOO_SMALL = "batch-too-small"
@@ -35,7 +35,7 @@ class Releases:
         self,
         store: AnalyzerStore,
         parties: PartyTable[AnalyzerParty],
-        deps: Deps,
+        deps: ServiceEnv,
         config: AnalyzerConfig,
     ) -> None:
         self._store = store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 
 from services.collector.service import Subjects
-from tacit.aggregator.batch_yield import Filling, read_filling
+from tacit.aggregator.batch_yield import BatchYield, read_batch_yield
 from tacit.errors import Abort, DecodeError
 from tacit.models.one_server import ANALYZER
 from tacit.models.secure_aggregation.collector import LEADER
@@ -13,7 +13,7 @@ from tacit.ports import Transport
 from tacit.service.http.live_tokens import ShownToken
 
 
-class Fillings:
+class BatchYields:
     """Asks with the bearer tokens that the Leader and the analyzer expect."""
 
     def __init__(self, recipes: Subjects, transport: Transport, leader: ShownToken, analyzer: ShownToken) -> None:
@@ -21,7 +21,7 @@ class Fillings:
         self._transport = transport
         self._tokens = {LEADER: leader, ANALYZER: analyzer}
 
-    async def of(self, recipe_hash: bytes) -> Filling:
+    async def of(self, recipe_hash: bytes) -> BatchYield:
         """How full the recipe's batch is now. Raises ``Abort``: 404 for a recipe that the log does not show or that its
         server does not serve, 502 for a server whose answer cannot be read; ``Refusal`` for a recipe that cannot be
         collected; and ``TransportError``."""
@@ -39,7 +39,7 @@ class Fillings:
         if answer.status != HTTPStatus.OK:
             raise _abort(HTTPStatus.BAD_GATEWAY, f"the {party} answered with status {answer.status}")
         try:
-            return read_filling(answer.body)
+            return read_batch_yield(answer.body)
         except DecodeError as error:
             raise _abort(HTTPStatus.BAD_GATEWAY, f"{party}: {error}") from error
 

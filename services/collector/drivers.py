@@ -11,7 +11,7 @@ from tacit import media_types
 from tacit.answers import retry_after
 from tacit.counting_words import counted
 from tacit.ports import TransportError
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.store import Transactions
 from tacit.service.http.live_tokens import ShownToken
 
@@ -21,7 +21,9 @@ BATCH = 16
 class PublishDriver:
     """One step hands unpublished results to the recipe server; failed ones are sent again with the same bytes."""
 
-    def __init__(self, store: Transactions[ReleasesTx], publish: PublishConfig, token: ShownToken, deps: Deps) -> None:
+    def __init__(
+        self, store: Transactions[ReleasesTx], publish: PublishConfig, token: ShownToken, deps: ServiceEnv
+    ) -> None:
         self._store = store
         self._url = f"{publish.url}/v1/results"
         self._token = token

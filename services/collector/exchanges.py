@@ -25,7 +25,7 @@ from tacit.models.secure_aggregation.collector import DapSource
 from tacit.ports import HttpResponse
 from tacit.problem import problem_type
 from tacit.roles.batches import INTERVAL_OPEN_PROBLEM
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.http.live_tokens import ShownToken
 
 WAIT_SECONDS = 10
@@ -40,7 +40,7 @@ _JOB = re.compile(r"[A-Za-z0-9_-]{1,128}")
 class LeaderExchange:
     """One exchange with the Leader for each call. ``token`` is presented to it."""
 
-    def __init__(self, rows: Progress, deps: Deps, token: ShownToken) -> None:
+    def __init__(self, rows: Progress, deps: ServiceEnv, token: ShownToken) -> None:
         self._rows = rows
         self._deps = deps
         self._token = token
@@ -121,7 +121,7 @@ class LeaderExchange:
 class OneServerExchange:
     """One exchange with the server for each call. ``token`` is presented to it."""
 
-    def __init__(self, rows: Progress, deps: Deps, token: ShownToken) -> None:
+    def __init__(self, rows: Progress, deps: ServiceEnv, token: ShownToken) -> None:
         self._rows = rows
         self._deps = deps
         self._token = token

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from services.collector.batch_yield import Fillings
+from services.collector.batch_yield import BatchYields
 from services.collector.recipes import Known, Recipes
 from services.collector.records import Collection
 from services.collector.releases import Releases
@@ -34,7 +34,7 @@ class Handlers:
         collector: Collector,
         releases: Releases,
         recipes: Recipes,
-        fillings: Fillings,
+        batch_yields: BatchYields,
         retrying: CollectionJobs,
         *,
         max_body: int,
@@ -43,7 +43,7 @@ class Handlers:
         self._releases = releases
         self._retrying = retrying
         self._recipes = recipes
-        self._fillings = fillings
+        self._batch_yields = batch_yields
         self._max_body = max_body
         self.wake = asyncio.Event()
 
@@ -57,7 +57,7 @@ class Handlers:
             web.get("/v1/results", self.results),
             web.get("/v1/results/{recipe_hash}", self.results_of),
             web.get("/v1/recipes", self.recipes),
-            web.get("/v1/recipes/{recipe_hash}/yield", self.filling),
+            web.get("/v1/recipes/{recipe_hash}/yield", self.get_yield),
         ]
 
     async def create(self, request: web.Request) -> web.Response:
@@ -117,10 +117,10 @@ class Handlers:
         rows = [_recipe(known) for known in self._recipes.all()[after : after + limit + 1]]
         return page_response("recipes", rows, after, limit)
 
-    async def filling(self, request: web.Request) -> web.Response:
+    async def get_yield(self, request: web.Request) -> web.Response:
         """GET /v1/recipes/{recipe-hash}/yield: how full the batch is, as told by its server."""
         request.app[CALLERS].require(request, OPERATOR, ADMIN)
-        found = await self._fillings.of(_recipe_hash(request.match_info["recipe_hash"]))
+        found = await self._batch_yields.of(_recipe_hash(request.match_info["recipe_hash"]))
         return web.json_response(found.document())
 
 

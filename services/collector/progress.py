@@ -18,7 +18,7 @@ from tacit.models.interfaces.collector import Source
 from tacit.ports import HttpResponse
 from tacit.problem import read_problem
 from tacit.roles.collector import AggregateResult
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 
 MAX_DETAIL = 500
@@ -65,7 +65,7 @@ class Subject(Protocol):
 class Progress:
     """Moves rows of collections."""
 
-    def __init__(self, store: CollectorStore, pace: Pace, deps: Deps) -> None:
+    def __init__(self, store: CollectorStore, pace: Pace, deps: ServiceEnv) -> None:
         self._store = store
         self._config = pace
         self._backoff = Backoff(pace.retry_delay, LONGEST_PAUSE)

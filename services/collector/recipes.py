@@ -21,7 +21,7 @@ from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
 from tacit.rules import table as rules
 from tacit.rules.budget import overspent
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.store import Transactions
 
 ACTIVE = "active"
@@ -58,7 +58,7 @@ class Recipes:
     """The log's recipes that are sealed to this collector, kept up to date by ``step``."""
 
     def __init__(
-        self, store: Transactions[LeavesTx], keys: Sequence[HpkeKey], config: CollectorConfig, deps: Deps
+        self, store: Transactions[LeavesTx], keys: Sequence[HpkeKey], config: CollectorConfig, deps: ServiceEnv
     ) -> None:
         self._store = store
         self._keys = keys

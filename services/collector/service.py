@@ -24,7 +24,7 @@ from tacit.messages import Interval
 from tacit.models.one_server import ANALYZER
 from tacit.models.secure_aggregation.collector import LEADER
 from tacit.ports import TransportError
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 from tacit.service.http.live_tokens import NO_TOKEN, ShownToken
 
@@ -62,7 +62,7 @@ class Collector:
         store: CollectorStore,
         recipes: Subjects,
         config: Pace,
-        deps: Deps,
+        deps: ServiceEnv,
         leader_token: ShownToken,
         analyzer_token: ShownToken = NO_TOKEN,
     ) -> None:

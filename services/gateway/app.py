@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from services.gateway.config import GatewayConfig
-from services.gateway.drivers import Forgetting, KeyRotation, Publishing
+from services.gateway.drivers import KeyRotation, Publishing, ReplayCleanup
 from services.gateway.handlers import GATEWAY, Handlers
 from services.gateway.keys import KeyRing
 from services.gateway.leader_uploads import frames_url
@@ -24,9 +24,9 @@ from tacit.native_level import BATCHES
 from tacit.service import operated
 from tacit.service.app import (
     CLOCK_BOUND,
+    HEALTH_PROBLEMS,
     METRICS,
-    TROUBLES,
-    Deps,
+    ServiceEnv,
     add_driver,
     add_store,
     make_app,
@@ -45,7 +45,7 @@ NAME = "gateway"
 STORE = web.AppKey("store", ReplayWindow)
 
 
-def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
+def create_app(config: GatewayConfig, deps: ServiceEnv) -> web.Application:
     """Build the gateway. Makes its key files on the first start. Raises ``UsageError`` for an unsafe configuration."""
     callers = Callers(NAME, config.listen, {"relay": None} | tokens_of({"relay": config.relay_bearer}))
     if not callers.guards("relay"):
@@ -56,7 +56,7 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
     gateway = Gateway(config, deps, ring, store)
     largest = max(config.max_request, config.max_frame)
     app = make_app(NAME, deps, max_body=largest, answered=gateway.counters.answered, callers=callers)
-    app[TROUBLES] += gateway.targets.troubles()
+    app[HEALTH_PROBLEMS] += gateway.targets.troubles()
     app[STORE] = store
     Handlers(gateway).add_routes(app)
     app.cleanup_ctx.append(_open_store)
@@ -71,10 +71,10 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
         show_kernels(app, {BATCHES: level})
     log, url = voucher_of(deps, "the log"), config.recipe_server_url
     app[CLOCK_BOUND] = True
-    app[TROUBLES].append(gateway.key_trouble)
+    app[HEALTH_PROBLEMS].append(gateway.key_trouble)
     rotation = KeyRotation(gateway, signing_key, None if url is None else log, url)
     add_driver(app, rotation, _KEEP_SECONDS, "making keys", in_doubt=True)
-    add_driver(app, Forgetting(gateway, store, deps), _KEEP_SECONDS, "forgetting requests")
+    add_driver(app, ReplayCleanup(gateway, store, deps), _KEEP_SECONDS, "forgetting requests")
     add_driver(app, gateway.counters, config.bucket_seconds / 4, "logging counts")
     if url is not None:
         require_secure_url(url, insecure_http=config.insecure_http)
@@ -84,8 +84,8 @@ def create_app(config: GatewayConfig, deps: Deps) -> web.Application:
 
 
 def make_transport(config: GatewayConfig) -> HttpTransport:
-    """The transport for the ``Deps`` of a gateway that runs as a process of its own: bounded. Only the answer to a
-    frame may be larger than a device's largest."""
+    """The transport for the ``ServiceEnv`` of a gateway that runs as a process of its own: bounded. Only the answer to
+    a frame may be larger than a device's largest."""
     return HttpTransport(
         timeout=config.target_timeout,
         max_response=ohttp.SIZE_CLASSES[-1],
@@ -97,7 +97,7 @@ def make_transport(config: GatewayConfig) -> HttpTransport:
     )
 
 
-def _replay_window(config: GatewayConfig, deps: Deps) -> ReplayWindow:
+def _replay_window(config: GatewayConfig, deps: ServiceEnv) -> ReplayWindow:
     if config.replay_window is None:
         return ReplayStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     from tacit.adapters.messaging.redis_replay import RedisSeen

@@ -12,7 +12,7 @@ from tacit.answers import retry_after
 from tacit.backoff import LONGEST_PAUSE, Backoff
 from tacit.media_types import JSON
 from tacit.ports import HttpResponse, Transport, TransportError
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 from tacit.service.base.vouched import UNVOUCHED
 from tacit.signing import SigningKey
@@ -45,10 +45,10 @@ class KeyRotation:
         return int(self._gateway.rotate_if_due())
 
 
-class Forgetting:
+class ReplayCleanup:
     """Deletes remembered requests whose Date is so old that they would be refused for it, by the log's clock too."""
 
-    def __init__(self, gateway: Gateway, store: ReplayWindow, deps: Deps) -> None:
+    def __init__(self, gateway: Gateway, store: ReplayWindow, deps: ServiceEnv) -> None:
         self._gateway = gateway
         self._store = store
         self._deps = deps
@@ -63,7 +63,7 @@ class Publishing:
     """Publishes the key sets of the current and the next period in the log, each as one signed leaf. After a restart
     they are published again (the log keeps one)."""
 
-    def __init__(self, gateway: Gateway, signing_key: SigningKey, log: Transport, url: str, deps: Deps) -> None:
+    def __init__(self, gateway: Gateway, signing_key: SigningKey, log: Transport, url: str, deps: ServiceEnv) -> None:
         self._gateway = gateway
         self._signing_key = signing_key
         self._log = log

@@ -10,9 +10,9 @@ from services.gateway.service import Gateway
 from tacit import ohttp
 from tacit.media_types import OHTTP_KEYS, OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES, OHTTP_RES_FRAME
 from tacit.message_frames import decode_requests, encode_answers
-from tacit.service.fast_routes import add_hot_route
+from tacit.service.fast_routes import add_fast_route
 from tacit.service.http.callers import CALLERS, Callers
-from tacit.service.http.fast_reader import Asking, HotRoute, Respond
+from tacit.service.http.fast_reader import Asking, FastRoute, Respond
 from tacit.service.http.problems import Answer
 
 GATEWAY = web.AppKey("gateway", Gateway)
@@ -34,7 +34,7 @@ class Handlers:
             ("/gateway", OHTTP_REQ, config.max_request, self.post_message),
             ("/gateway/frames", OHTTP_REQ_FRAME, config.max_frame, self.post_frame),
         ):
-            add_hot_route(app, HotRoute(path, media_type, limit, _for_relays(app[CALLERS], respond)))
+            add_fast_route(app, FastRoute(path, media_type, limit, _for_relays(app[CALLERS], respond)))
         app.router.add_get("/ohttp-keys", self.get_keys)
 
     async def post_message(self, message: bytes) -> Answer:

@@ -29,9 +29,9 @@ from tacit.message_frames import (
     encode_requests,
 )
 from tacit.ports import Exchange, HttpResponse, TransportError
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
-from tacit.service.batcher import FrameBounds, Framing
+from tacit.service.batcher import Batcher, FrameBounds
 from tacit.service.http.limits import come_back
 from tacit.service.http.live_tokens import ShownToken
 
@@ -54,12 +54,12 @@ class _Upload(NamedTuple):
 class _Leader:
     """The uploads to one leader."""
 
-    def __init__(self, base: str, credential: ShownToken, deps: Deps) -> None:
+    def __init__(self, base: str, credential: ShownToken, deps: ServiceEnv) -> None:
         self._base = base
         self._credential = credential
         self._deps = deps
         self._alone_until = 0.0
-        self.framing: Framing[_Upload, Answer] = Framing(_BOUNDS, deps, self._send)
+        self.batcher: Batcher[_Upload, Answer] = Batcher(_BOUNDS, deps, self._send)
 
     async def _send(self, uploads: Sequence[_Upload]) -> Sequence[Answer]:
         alone = [one.exchange for one in uploads]
@@ -105,11 +105,11 @@ class _Leader:
         return replace(answer, headers={**answer.headers, "retry-after": come_back(self._deps.entropy)})
 
 
-class FramedUploads:
+class LeaderUploads:
     """A ``GroupTransport`` for uploads to the ``leaders``, by the URL in front of their resources, each with what this
     gateway shows to it. Other requests go through ``deps.transport``."""
 
-    def __init__(self, leaders: Mapping[str, ShownToken], deps: Deps) -> None:
+    def __init__(self, leaders: Mapping[str, ShownToken], deps: ServiceEnv) -> None:
         self._onward = deps.transport
         self._leaders = {base: _Leader(base, credential, deps) for base, credential in leaders.items()}
         self._known = lru_cache(maxsize=4096)(self._find)
@@ -131,7 +131,7 @@ class FramedUploads:
     async def close(self) -> None:
         """Wait for the frames under way."""
         for leader in self._leaders.values():
-            await leader.framing.close()
+            await leader.batcher.close()
 
     def _submit(self, one: Exchange) -> Awaitable[Answer]:
         found = self._known(one.url)
@@ -141,7 +141,7 @@ class FramedUploads:
         if not is_a(one.headers.get("content-type", ""), _UPLOAD_TYPE):
             return leader.post(one)
         message = task_id + one.body
-        return leader.framing.submit(_Upload(one, message), REQUEST_OVERHEAD + len(message))
+        return leader.batcher.submit(_Upload(one, message), REQUEST_OVERHEAD + len(message))
 
     def _find(self, url: str) -> tuple[_Leader, bytes] | None:
         """The leader and the task id of an upload's URL, None for any other URL."""

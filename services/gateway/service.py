@@ -16,17 +16,17 @@ from typing import NamedTuple
 
 from services.gateway.config import GatewayConfig
 from services.gateway.keys import KeyRing
-from services.gateway.leader_uploads import FramedUploads
+from services.gateway.leader_uploads import LeaderUploads
 from services.gateway.opening import OpenAll, Opening
 from services.gateway.ports import ReplayWindow, SeenRequest
 from services.gateway.targets import DATE_STEP, AllowList, Target, refused_target, request_date
 from tacit import bhttp, ohttp
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, drop_frames
 from tacit.media_types import OHTTP_RES, PROBLEM_JSON, UPLOAD_REQ_FRAME, is_a
-from tacit.message_frames import FramedAnswer
+from tacit.message_frames import MessageAnswer
 from tacit.multibuffer.ohttp import decapsulate_all
 from tacit.ports import Exchange, GroupTransport, HttpResponse, TransportError
-from tacit.service.app import Deps, own_fault
+from tacit.service.app import ServiceEnv, own_fault
 from tacit.service.base.counters import TrafficCounters
 from tacit.service.base.group_commit import GroupCommitter
 from tacit.service.http.limits import UploadBudget
@@ -46,7 +46,7 @@ STRAGGLING_SECONDS = 3.0
 _GROUP = 256
 _KNOWN_FIELDS = 256
 _SUCCESS = bhttp.Response(200)
-_UNANSWERED = FramedAnswer(500, PROBLEM_JSON, b"")
+_UNANSWERED = MessageAnswer(500, PROBLEM_JSON, b"")
 _INNER = {kind: f"inner_{kind}xx" for kind in range(1, 6)}
 
 
@@ -65,7 +65,7 @@ class _Passing(NamedTuple):
 class Gateway:
     """Opens requests, checks them, and forwards them through ``deps.transport``."""
 
-    def __init__(self, config: GatewayConfig, deps: Deps, ring: KeyRing, window: ReplayWindow) -> None:
+    def __init__(self, config: GatewayConfig, deps: ServiceEnv, ring: KeyRing, window: ReplayWindow) -> None:
         self.config = config
         self.ring = ring
         self.shown: Mapping[int, bytes] = {}
@@ -77,8 +77,10 @@ class Gateway:
         self._deps = deps
         self.targets = AllowList(config.targets, insecure_http=config.insecure_http)
         self._opening = Opening(self._opener())
-        self._framed = FramedUploads(self.targets.framed(), deps)
-        self._group: GroupTransport = deps.transport if isinstance(deps.transport, GroupTransport) else self._framed
+        self._leader_uploads = LeaderUploads(self.targets.frame_tokens(), deps)
+        self._group: GroupTransport = (
+            deps.transport if isinstance(deps.transport, GroupTransport) else self._leader_uploads
+        )
         self._seen = window
         self._window: GroupCommitter[SeenRequest, bool] = GroupCommitter(
             window.remember, _GROUP, config.group_delay, deps.clock
@@ -111,7 +113,7 @@ class Gateway:
     async def close(self) -> None:
         """Finish the group of requests that is being remembered, and the uploads under way."""
         await self._window.close()
-        await self._framed.close()
+        await self._leader_uploads.close()
 
     async def answer(self, message: bytes) -> bytes:
         """The encapsulated response to ``message``.
@@ -126,10 +128,10 @@ class Gateway:
         (response,) = await self._inside([(opened, len(message))])
         return self._sealed(opened[1], response)
 
-    async def answer_frame(self, messages: Sequence[bytes]) -> list[FramedAnswer]:
+    async def answer_frame(self, messages: Sequence[bytes]) -> list[MessageAnswer]:
         """One answer per message, as each would get alone: an error in one does not affect the others."""
         self.counters.add("framed", len(messages))
-        answers: list[FramedAnswer] = []
+        answers: list[MessageAnswer] = []
         requests: list[tuple[ohttp.Opened, int]] = []
         places: list[int] = []
         for place, found in enumerate(self._opening.open_all(messages)):
@@ -143,7 +145,7 @@ class Gateway:
                 places.append(place)
         for place, (opened, _), response in zip(places, requests, await self._inside(requests), strict=True):
             try:
-                answers[place] = FramedAnswer(200, OHTTP_RES, self._sealed(opened[1], response))
+                answers[place] = MessageAnswer(200, OHTTP_RES, self._sealed(opened[1], response))
             except Exception as error:
                 answers[place] = _answer(self._internal(error))
                 drop_frames(error)
@@ -321,9 +323,9 @@ def _as_bhttp(response: HttpResponse) -> bhttp.Response:
     return bhttp.Response(response.status, fields, response.body)
 
 
-def _answer(abort: Abort) -> FramedAnswer:
+def _answer(abort: Abort) -> MessageAnswer:
     """An answer in clear, outside the encapsulation."""
-    return FramedAnswer(abort.status, PROBLEM_JSON, problem_answer(abort).body)
+    return MessageAnswer(abort.status, PROBLEM_JSON, problem_answer(abort).body)
 
 
 def _problem(abort: Abort) -> bhttp.Response:

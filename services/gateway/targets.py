@@ -58,7 +58,7 @@ class AllowList:
         string."""
         return [credential.trouble for _, _, credential in self._rules]
 
-    def framed(self) -> dict[str, ShownToken]:
+    def frame_tokens(self) -> dict[str, ShownToken]:
         """The leaders that take frames: the URL in front of their resources, and what this gateway shows to them."""
         return {rule.leader_url: credential for _, rule, credential in self._rules if rule.frames}
 

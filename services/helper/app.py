@@ -18,11 +18,11 @@ from tacit.aggregator.kernels import show_aggregator_kernels
 from tacit.aggregator.keys import HpkeKey, read_peer_tokens
 from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.metrics import add_aggregator_metrics
-from tacit.aggregator.participant import AggregatorSeat
+from tacit.aggregator.participant import AggregatorParticipant
 from tacit.aggregator.parties import PARTIES, Parties
 from tacit.messages import Role
 from tacit.roles.crypto import OPENSSL, JobCrypto
-from tacit.service.app import TROUBLES, Deps, add_store, make_app
+from tacit.service.app import HEALTH_PROBLEMS, ServiceEnv, add_store, make_app
 from tacit.service.http.callers import Callers
 from tacit.service.http.limits import ByteBudget
 from tacit.service.http.live_tokens import AcceptedTokens
@@ -49,7 +49,7 @@ class Parts:
     version: DapVersion = DAP_18
 
 
-def create_app(config: HelperConfig, deps: Deps) -> web.Application:
+def create_app(config: HelperConfig, deps: ServiceEnv) -> web.Application:
     """Build the Helper of ``config``, whose tasks come from the log's recipes. Raises ``UsageError`` for secrets that
     are missing or malformed."""
     credentials = read_credentials(config, Role.HELPER)
@@ -68,8 +68,8 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
 
     def follow(app: web.Application) -> None:
         store = app[STORE]
-        follow_log(app, store, app[PARTIES], AggregatorSeat(credentials.identity), config, deps)
-        app[TROUBLES].append(credentials.hpke_keys.trouble)
+        follow_log(app, store, app[PARTIES], AggregatorParticipant(credentials.identity), config, deps)
+        app[HEALTH_PROBLEMS].append(credentials.hpke_keys.trouble)
 
     app = assemble(parts, deps, follow)
     identity = credentials.identity
@@ -77,7 +77,7 @@ def create_app(config: HelperConfig, deps: Deps) -> web.Application:
     return app
 
 
-def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], None]) -> web.Application:
+def assemble(parts: Parts, deps: ServiceEnv, add_tasks: Callable[[web.Application], None]) -> web.Application:
     """Build a Helper process. Once the database is open, ``add_tasks`` fills ``app[PARTIES]`` and ``app[STORE]`` with
     its tasks."""
     app = make_app(parts.name, deps, max_body=parts.max_body, middlewares=[name_task], callers=parts.callers)
@@ -95,7 +95,7 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
     handlers = Handlers(helper, parties, parts.hpke_keys, max_body=parts.max_body, budget=budget)
     app.router.add_routes(handlers.routes(parts.prefix, parts.version))
     add_tasks(app)
-    app[TROUBLES].append(lambda: store.doubtful)
+    app[HEALTH_PROBLEMS].append(lambda: store.doubtful)
     add_store(app, lambda: store.durable)
     add_aggregator_metrics(app, store)
     show_aggregator_kernels(app)
@@ -103,5 +103,5 @@ def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], No
 
 
 def make_transport(config: HelperConfig) -> HttpTransport:
-    """The transport for the ``Deps`` of a helper that runs as a process of its own."""
+    """The transport for the ``ServiceEnv`` of a helper that runs as a process of its own."""
     return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)

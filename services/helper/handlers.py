@@ -19,7 +19,7 @@ from tacit.aggregator.parties import Parties
 from tacit.codec import b64url
 from tacit.errors import Abort, DapAbort, DapProblem
 from tacit.messages import AggregationJobContinueReq
-from tacit.messages.version_codec import decode_framed
+from tacit.messages.version_codec import decode_versioned
 from tacit.roles.aggregator import Party
 from tacit.service.documents.openapi import page_of
 from tacit.service.http.callers import CALLERS
@@ -107,7 +107,7 @@ class Handlers:
         await self._known_job(request)
         body = await read_message(request, "aggregation-job-continue-req", self._max_body)
         version = (await self._party(request)).task.version
-        step = decode(lambda data: decode_framed(AggregationJobContinueReq, data, version), body).step
+        step = decode(lambda data: decode_versioned(AggregationJobContinueReq, data, version), body).step
         if step == 0:
             raise DapAbort(DapProblem.INVALID_MESSAGE, "a continuation has a step above 0")
         raise DapAbort(DapProblem.STEP_MISMATCH, "the job has no further step")

@@ -16,14 +16,14 @@ from tacit.aggregator.work import resource_id
 from tacit.errors import CryptoError, DapAbort, DapProblem, DecodeError, Fatal, Refusal
 from tacit.messages import AggregateShare, AggregateShareReq, AggregationJobResp, BatchMode, Role
 from tacit.messages.slices import JobSlices, ReportSlices, slice_job
-from tacit.messages.version_codec import decode_framed
+from tacit.messages.version_codec import decode_versioned
 from tacit.roles import batches
 from tacit.roles import helper as role
 from tacit.roles.aggregator import Party
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.roles.jobs import HelperJob, chunk_size, prepare_helper
 from tacit.roles.release_noise import noisy_share
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 from tacit.service.http.limits import ByteBudget
 from tacit.task import Task, seal_aggregate_share
@@ -37,7 +37,7 @@ class Helper:
     """One Helper over its store."""
 
     def __init__(
-        self, store: HelperStore, deps: Deps, max_job: int, budget: ByteBudget, crypto: JobCrypto = OPENSSL
+        self, store: HelperStore, deps: ServiceEnv, max_job: int, budget: ByteBudget, crypto: JobCrypto = OPENSSL
     ) -> None:
         """``budget`` bounds the bytes that all jobs in progress may hold."""
         self._store = store
@@ -75,7 +75,7 @@ class Helper:
     async def _demand_same(self, task: Task, body: bytes, response: bytes) -> None:
         """Raise ``DapAbort`` if a job's id is used again with other reports than those that were answered."""
         asked = [report.report_id for report in (await self._decoded(task, body)).reports]
-        answered = decode_framed(AggregationJobResp, response, task.version).verify_resps
+        answered = decode_versioned(AggregationJobResp, response, task.version).verify_resps
         if asked != [resp.report_id for resp in answered]:
             raise DapAbort(DapProblem.INVALID_MESSAGE, "the id is that of a job with other reports")
 

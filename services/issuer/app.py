@@ -21,10 +21,10 @@ from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.service.app import (
     CLOCK_BOUND,
-    DEPS,
+    HEALTH_PROBLEMS,
     METRICS,
-    TROUBLES,
-    Deps,
+    SERVICE_ENV,
+    ServiceEnv,
     add_driver,
     add_store,
     ask_time,
@@ -39,7 +39,7 @@ from tacit.tokens.directory import WELL_KNOWN_PATH
 NAME = "issuer"
 
 
-def create_app(config: IssuerConfig, deps: Deps) -> web.Application:
+def create_app(config: IssuerConfig, deps: ServiceEnv) -> web.Application:
     """Build the application; its store opens with it. Raises ``UsageError`` for an unsafe or unreadable setting."""
     require_secure_url(config.recipe_server_url, insecure_http=config.insecure_http)
     app = make_app(NAME, deps, max_body=MAX_REQUEST, callers=_callers(config))
@@ -56,7 +56,7 @@ def create_app(config: IssuerConfig, deps: Deps) -> web.Application:
     app[METRICS].add("tacit_keys_end_timestamp_seconds", number_of(lambda: issuer.keys_end))
     app[METRICS].add("tacit_keys_period_seconds", number_of(lambda: config.epoch_seconds))
     app[CLOCK_BOUND] = True
-    app[TROUBLES].append(issuer.trouble)
+    app[HEALTH_PROBLEMS].append(issuer.trouble)
     add_driver(app, KeyDriver(issuer), config.idle_seconds, "making keys")
     add_driver(app, DirectoryDriver(issuer), config.idle_seconds, "publishing directories of keys")
     add_driver(app, CountDriver(issuer), config.idle_seconds, "logging counts")
@@ -65,7 +65,7 @@ def create_app(config: IssuerConfig, deps: Deps) -> web.Application:
 
 
 def make_transport(config: IssuerConfig) -> HttpTransport:
-    """The transport for the ``Deps`` of an issuer that runs as a process of its own."""
+    """The transport for the ``ServiceEnv`` of an issuer that runs as a process of its own."""
     return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)
 
 
@@ -81,7 +81,7 @@ async def _running(app: web.Application) -> AsyncIterator[None]:
     """Open the store. With background work on, no request is taken before the first keys exist."""
     issuer = app[ISSUER]
     await issuer.open()
-    while app[DEPS].background and await issuer.make_epoch():
+    while app[SERVICE_ENV].background and await issuer.make_epoch():
         pass
     yield
     await issuer.close()

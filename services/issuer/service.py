@@ -27,7 +27,7 @@ from tacit.answers import may_pass, unanswered
 from tacit.codec import b64url
 from tacit.errors import REFUSAL_PREFIX, Abort, DecodeError, Fatal
 from tacit.problem import problem_type
-from tacit.service.app import Deps, voucher_of
+from tacit.service.app import ServiceEnv, voucher_of
 from tacit.service.base.group_commit import GroupCommitter
 from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import get_logger
@@ -76,7 +76,7 @@ def refused(detail: str) -> Abort:
 class Issuer:
     """The issuer's state and operations. Call ``open`` before use and ``close`` after."""
 
-    def __init__(self, config: IssuerConfig, deps: Deps, store: IssuerStore) -> None:
+    def __init__(self, config: IssuerConfig, deps: ServiceEnv, store: IssuerStore) -> None:
         """Raises ``UsageError`` for a signing key that cannot be read."""
         self._config = config
         self._deps = deps

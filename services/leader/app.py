@@ -8,13 +8,13 @@ from functools import partial
 
 from aiohttp import web
 
-from services.leader.arrivals import Arrivals, Bells, bells_of
+from services.leader.arrivals import Arrivals, Wakeups, make_wakeups
 from services.leader.collection import Collections
 from services.leader.config import LeaderConfig, LeaderLimits
 from services.leader.coordinator import Coordinator
 from services.leader.handlers import Handlers
 from services.leader.helper_job_cleanup import LOOK_SECONDS as FORGET_LOOK
-from services.leader.helper_job_cleanup import Forgetting
+from services.leader.helper_job_cleanup import HelperJobCleanup
 from services.leader.metrics import add_leader_metrics
 from services.leader.retrying import LeaderJobs
 from services.leader.senders import Senders, senders_of
@@ -30,14 +30,14 @@ from tacit.aggregator.http import name_task
 from tacit.aggregator.kernels import show_aggregator_kernels
 from tacit.aggregator.keys import HpkeKey, read_peer_tokens
 from tacit.aggregator.log_follower import follow_log
-from tacit.aggregator.participant import AggregatorSeat
+from tacit.aggregator.participant import AggregatorParticipant
 from tacit.aggregator.parties import PARTIES, Parties
-from tacit.aggregator.yield_looks import Fillings
+from tacit.aggregator.yield_looks import YieldLooks
 from tacit.messages import Role
 from tacit.models.parties import SHUFFLER
 from tacit.roles.crypto import OPENSSL, JobCrypto
-from tacit.service.app import COUNT, TROUBLES, Deps, add_driver, add_store, make_app
-from tacit.service.fast_routes import add_hot_route
+from tacit.service.app import COUNT, HEALTH_PROBLEMS, ServiceEnv, add_driver, add_store, make_app
+from tacit.service.fast_routes import add_fast_route
 from tacit.service.http.callers import Callers, gateway_tokens, tokens_of
 from tacit.service.http.limits import ByteBudget
 from tacit.service.http.live_tokens import Accepted, ShownToken
@@ -83,7 +83,7 @@ class Parts:
     version: DapVersion = DAP_18
 
 
-def create_app(config: LeaderConfig, deps: Deps) -> web.Application:
+def create_app(config: LeaderConfig, deps: ServiceEnv) -> web.Application:
     """Build a process of the Leader of ``config``, whose tasks come from the log's recipes. Raises ``UsageError`` for
     secrets that are missing or malformed."""
     credentials = read_credentials(config, Role.LEADER)
@@ -110,13 +110,13 @@ def create_app(config: LeaderConfig, deps: Deps) -> web.Application:
             app,
             store,
             app[PARTIES],
-            AggregatorSeat(credentials.identity, takes_mixed=callers.guards(SHUFFLER)),
+            AggregatorParticipant(credentials.identity, takes_mixed=callers.guards(SHUFFLER)),
             config,
             deps,
             coordinates="worker" in config.roles,
             void_after=config.void_after,
         )
-        app[TROUBLES].append(credentials.hpke_keys.trouble)
+        app[HEALTH_PROBLEMS].append(credentials.hpke_keys.trouble)
 
     app = assemble(parts, deps, follow)
     identity = credentials.identity
@@ -131,39 +131,39 @@ def _shuffler_tokens(config: LeaderConfig) -> dict[str, Accepted | None]:
     return {SHUFFLER: None} | tokens_of({SHUFFLER: config.shuffler_token})
 
 
-def assemble(parts: Parts, deps: Deps, add_tasks: Callable[[web.Application], None]) -> web.Application:
+def assemble(parts: Parts, deps: ServiceEnv, add_tasks: Callable[[web.Application], None]) -> web.Application:
     """Build a Leader process. Once the database is open, ``add_tasks`` fills ``app[PARTIES]`` and ``app[STORE]`` with
     its tasks."""
     app = make_app(parts.name, deps, max_body=parts.max_body, middlewares=[name_task], callers=parts.callers)
     store, parties = parts.store, Parties()
-    bells = bells_of(store.signals)
-    arrivals = Arrivals(store, bells.forming, deps.entropy, background=deps.background)
-    leader = Leader(store, parties, deps, parts.limits, arrivals, bells.forming)
+    wakeups = make_wakeups(store.signals)
+    arrivals = Arrivals(store, wakeups.forming, deps.entropy, background=deps.background)
+    leader = Leader(store, parties, deps, parts.limits, arrivals, wakeups.forming)
     _add_storage(app, store, leader)
     app[PARTIES], app[STORE] = parties, store
-    app[TROUBLES] += [lambda: store.doubtful, parts.helper_token.trouble]
+    app[HEALTH_PROBLEMS] += [lambda: store.doubtful, parts.helper_token.trouble]
     add_tasks(app)
     add_store(app, lambda: store.durable)
     add_leader_metrics(app, store)
     show_aggregator_kernels(app)
-    collections = Collections(store, parties, deps, parts.limits, parts.helper_token, bells.moved)
-    handlers = _handlers(parts, deps, leader, collections, bells, app)
-    app[OPERATED].jobs.append(LeaderJobs(store, deps.clock, bells))
+    collections = Collections(store, parties, deps, parts.limits, parts.helper_token, wakeups.moved)
+    handlers = _handlers(parts, deps, leader, collections, wakeups, app)
+    app[OPERATED].jobs.append(LeaderJobs(store, deps.clock, wakeups))
     app.router.add_routes(handlers.routes(parts.prefix, parts.version))
     if parts.works:
-        work = JobWork(store, deps, parts.limits, parts.helper_token, bells.collecting, parts.crypto)
-        coordinator = Coordinator(store, parties, deps, parts.limits, bells.sending, arrivals)
+        work = JobWork(store, deps, parts.limits, parts.helper_token, wakeups.collecting, parts.crypto)
+        coordinator = Coordinator(store, parties, deps, parts.limits, wakeups.sending, arrivals)
         workers = Workers(store, parties, deps, parts.limits, work)
         _close_at_the_end(app, workers)
         idle = parts.limits.idle_seconds
-        bells.forming.answer = add_driver(app, coordinator, idle, "forming jobs").set
+        wakeups.forming.handler = add_driver(app, coordinator, idle, "forming jobs").set
         workers.wake = add_driver(app, workers, idle, "sending jobs")
-        bells.sending.answer = workers.hasten
-        bells.collecting.answer = add_driver(app, collections, idle, "collecting").set
-        forgetting = Forgetting(store, deps, parts.helper_token)
+        wakeups.sending.handler = workers.poll_now
+        wakeups.collecting.handler = add_driver(app, collections, idle, "collecting").set
+        forgetting = HelperJobCleanup(store, deps, parts.helper_token)
         add_driver(app, forgetting, FORGET_LOOK, "deleting answers at helpers")
         app[COORDINATOR], app[WORKERS], app[COLLECTIONS] = coordinator, workers, collections
-    bells.moved.answer = add_driver(app, collections.waiters, LOOK_SECONDS, "answering collectors").set
+    wakeups.moved.handler = add_driver(app, collections.waiters, LOOK_SECONDS, "answering collectors").set
     return app
 
 
@@ -180,7 +180,7 @@ def _add_storage(app: web.Application, store: LeaderStore, leader: Leader) -> No
 
 
 def _handlers(
-    parts: Parts, deps: Deps, leader: Leader, collections: Collections, bells: Bells, app: web.Application
+    parts: Parts, deps: ServiceEnv, leader: Leader, collections: Collections, wakeups: Wakeups, app: web.Application
 ) -> Handlers:
     store = app[STORE]
     if parts.senders is not None:
@@ -189,15 +189,15 @@ def _handlers(
         uploads = Uploads(leader, app[PARTIES], deps, budget, parts.max_body, count)
         app[UPLOAD] = uploads.call
         for route in (uploads.route, uploads.frame_route):
-            add_hot_route(app, route(parts.prefix, parts.senders))
+            add_fast_route(app, route(parts.prefix, parts.senders))
     return Handlers(
         leader,
         collections,
-        Fillings(store, deps.clock, deps.entropy),
+        YieldLooks(store, deps.clock, deps.entropy),
         app[PARTIES],
         parts.hpke_keys,
         max_body=parts.max_body,
-        bells=bells,
+        wakeups=wakeups,
     )
 
 
@@ -212,5 +212,5 @@ def _close_at_the_end(app: web.Application, workers: Workers) -> None:
 
 
 def make_transport(config: LeaderConfig) -> HttpTransport:
-    """The transport for the ``Deps`` of a leader that runs as a process of its own."""
+    """The transport for the ``ServiceEnv`` of a leader that runs as a process of its own."""
     return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http, repeat_posts=True)

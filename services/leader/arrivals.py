@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from services.leader.store import LeaderStore
-from tacit.adapters.databases.signals import LONGEST_TEXT, Bell, Signals
+from tacit.adapters.databases.signals import LONGEST_TEXT, Signals, Wakeup
 from tacit.backoff import uniform
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
@@ -32,26 +32,26 @@ TELL_SECONDS = 0.05
 """Seconds for which a process gathers its counts before it tells the coordinator."""
 
 
-class Bells(NamedTuple):
-    """What rings when there may be work: jobs to form, jobs to send to Helpers, batches to collect, Collectors to
+class Wakeups(NamedTuple):
+    """Notified when there may be work: jobs to form, jobs to send to Helpers, batches to collect, Collectors to
     answer because collection jobs have ``moved``."""
 
-    forming: Bell
-    sending: Bell
-    collecting: Bell
-    moved: Bell
+    forming: Wakeup
+    sending: Wakeup
+    collecting: Wakeup
+    moved: Wakeup
 
 
-def bells_of(signals: Signals) -> Bells:
-    """The bells of one Leader process."""
-    return Bells(*(Bell(signals, topic) for topic in Bells._fields))
+def make_wakeups(signals: Signals) -> Wakeups:
+    """One for each kind of work of a Leader process."""
+    return Wakeups(*(Wakeup(signals, topic) for topic in Wakeups._fields))
 
 
 class Arrivals:
-    """Counts stored reports, and lets ``forming`` ring in this process when the coordinator should look. Without
+    """Counts stored reports, and notifies ``forming`` in this process when the coordinator should look. Without
     ``background`` (tests that take every step themselves) it does nothing."""
 
-    def __init__(self, store: LeaderStore, forming: Bell, entropy: Entropy, *, background: bool) -> None:
+    def __init__(self, store: LeaderStore, forming: Wakeup, entropy: Entropy, *, background: bool) -> None:
         self._store = store
         self._entropy = entropy
         self._forming = forming
@@ -111,7 +111,7 @@ class Arrivals:
 
     def _full(self) -> None:
         self._early = None
-        self._forming.answer()
+        self._forming.handler()
 
     def _within(self, seconds: float) -> None:
         if self._timer is None:
@@ -120,7 +120,7 @@ class Arrivals:
     def _over(self) -> None:
         self._timer = None
         if self._store.coordinates:
-            self._forming.answer()
+            self._forming.handler()
             return
         text = " ".join(f"{b64url(task_id)}:{count}" for task_id, count in self._untold.items())
         self._untold.clear()
@@ -137,7 +137,7 @@ class Arrivals:
         if counts:
             self._count(counts)
         else:
-            self._forming.answer()
+            self._forming.handler()
 
 
 def _read(text: str) -> dict[bytes, int]:

@@ -16,7 +16,7 @@ from services.leader.records import UNDER_WAY, BatchState, CollectionRow, Collec
 from services.leader.store import LeaderStore, LeaderTx
 from services.leader.waiters import Waiters
 from tacit import media_types
-from tacit.adapters.databases.signals import Bell
+from tacit.adapters.databases.signals import Wakeup
 from tacit.adapters.waiting import first_of
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.records import Batch
@@ -46,7 +46,7 @@ from tacit.problem import read_problem
 from tacit.roles import batches
 from tacit.roles.aggregator import Party, Tally
 from tacit.roles.release_noise import noisy_share
-from tacit.service.app import Deps, refused
+from tacit.service.app import ServiceEnv, refused
 from tacit.service.base.log import get_logger
 from tacit.service.http.live_tokens import ShownToken
 from tacit.task import BatchClose, Task, seal_aggregate_share
@@ -55,17 +55,17 @@ MAX_RETRY_AFTER = 60
 
 
 class Collections:
-    """Creates, shows, deletes and advances collection jobs. ``moved`` rings when some have moved, and ``waiters`` are
-    the requests that wait for that."""
+    """Creates, shows, deletes and advances collection jobs. ``moved`` is notified when some have moved, and ``waiters``
+    are the requests that wait for that."""
 
     def __init__(
         self,
         store: LeaderStore,
         parties: Parties,
-        deps: Deps,
+        deps: ServiceEnv,
         limits: LeaderLimits,
         helper_token: ShownToken,
-        moved: Bell,
+        moved: Wakeup,
     ) -> None:
         self._store = store
         self._parties = parties
@@ -191,7 +191,7 @@ class Collections:
                     self._log.error("collection_broken", error=error)
                     moved += await self._broken(row, error)
             if moved:
-                self._moved.ring()
+                self._moved.notify()
                 await self._store.checkpoint()
             return moved
 

@@ -14,12 +14,12 @@ from services.leader.arrivals import Arrivals
 from services.leader.config import LeaderLimits
 from services.leader.records import JobRow, JobState
 from services.leader.store import LeaderStore, LeaderTx
-from tacit.adapters.databases.signals import Bell
+from tacit.adapters.databases.signals import Wakeup
 from tacit.aggregator.parties import Parties
 from tacit.messages import BatchMode, Role
 from tacit.roles.aggregator import Party
 from tacit.roles.leader import SHARE_OVERHEAD, report_bytes, share_size
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 from tacit.service.base.random_order import shuffled
 from tacit.task import Task
@@ -45,15 +45,16 @@ ROOM_SECONDS = 1.0
 
 
 class Coordinator:
-    """The driver of the process that leads; idle in every other process. ``sending`` rings when it has formed jobs."""
+    """The driver of the process that leads; idle in every other process. ``sending`` is notified when it has formed
+    jobs."""
 
     def __init__(
         self,
         store: LeaderStore,
         parties: Parties,
-        deps: Deps,
+        deps: ServiceEnv,
         limits: LeaderLimits,
-        sending: Bell,
+        sending: Wakeup,
         arrivals: Arrivals,
     ) -> None:
         self._store = store
@@ -88,7 +89,7 @@ class Coordinator:
         # after the commits: a worker that is woken sooner does not find the job. Without it (a crash), workers find the
         # job in the database at their next look
         if job_ids:
-            self._sending.ring()
+            self._sending.notify()
         return len(job_ids)
 
     async def _is_ready(self, tx: LeaderTx, party: Party) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from aiohttp import web
 
-from services.leader.arrivals import Bells
+from services.leader.arrivals import Wakeups
 from services.leader.collection import Collections, abort_of
 from services.leader.records import CollectionRow, CollectionState
 from services.leader.senders import BY_SHUFFLER, require_sender
@@ -20,7 +20,7 @@ from tacit.aggregator.http import (
 )
 from tacit.aggregator.keys import HpkeKey
 from tacit.aggregator.parties import Parties
-from tacit.aggregator.yield_looks import Fillings
+from tacit.aggregator.yield_looks import YieldLooks
 from tacit.codec import b64url
 from tacit.roles.aggregator import Party
 from tacit.service.documents.openapi import page_of
@@ -39,20 +39,20 @@ class Handlers:
         self,
         leader: Leader,
         collections: Collections,
-        fillings: Fillings,
+        yield_looks: YieldLooks,
         parties: Parties,
         hpke_keys: Sequence[HpkeKey],
         *,
         max_body: int,
-        bells: Bells,
+        wakeups: Wakeups,
     ) -> None:
         self._leader = leader
         self._collections = collections
-        self._fillings = fillings
+        self._yield_looks = yield_looks
         self._parties = parties
         self._hpke_keys = hpke_keys
         self._max_body = max_body
-        self._bells = bells
+        self._wakeups = wakeups
 
     def routes(self, prefix: str, version: DapVersion = DAP_18) -> list[web.RouteDef]:
         """Every resource below ``prefix`` except for uploads, as ``version`` creates them."""
@@ -66,7 +66,7 @@ class Handlers:
             web.get(job, self.show_collection),
             web.delete(job, self.delete_collection),
             web.post(task + "/looks", self.look),
-            web.get(task + "/yield", self.filling),
+            web.get(task + "/yield", self.get_yield),
             web.get(prefix + "/v1/tasks/{task_id}/status", self.status),
             web.get(prefix + "/v1/recipes", self.recipes),
         ]
@@ -91,8 +91,8 @@ class Handlers:
         body = await read_message(request, "collection-job-req", self._max_body)
         party = await self._parties.demand(request.match_info["task_id"])
         row = await self._collections.create(party, body, chosen)
-        self._bells.collecting.ring()
-        self._bells.forming.ring()
+        self._wakeups.collecting.notify()
+        self._wakeups.forming.notify()
         return party, row
 
     async def show_collection(self, request: web.Request) -> web.Response:
@@ -131,15 +131,15 @@ class Handlers:
         look = await told_look(request, self._max_body)
         party = await self._parties.demand(request.match_info["task_id"])
         require_sender(BY_SHUFFLER, party.task)
-        await self._fillings.keep(party, look)
+        await self._yield_looks.keep(party, look)
         return web.Response(status=201)
 
-    async def filling(self, request: web.Request) -> web.Response:
+    async def get_yield(self, request: web.Request) -> web.Response:
         """GET /tasks/{task-id}/yield: how full the batch is, updated rarely and rounded coarsely."""
         request.app[CALLERS].require(request, "collector")
         party = await self._parties.demand(request.match_info["task_id"])
-        filling = self._fillings.told if party.task.is_mixed else self._fillings.of
-        return web.json_response((await filling(party)).document())
+        read = self._yield_looks.told if party.task.is_mixed else self._yield_looks.of
+        return web.json_response((await read(party)).document())
 
     async def status(self, request: web.Request) -> web.Response:
         """GET /v1/tasks/{task-id}/status: exact counts, only for the Leader's own operator."""

@@ -19,7 +19,7 @@ from tacit.answers import retry_after
 from tacit.errors import DAP_ERROR_PREFIX
 from tacit.ports import HttpResponse, TransportError
 from tacit.problem import problem_type
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 from tacit.service.http.live_tokens import ShownToken
 
@@ -48,10 +48,10 @@ def due_after(now: float) -> float:
     return (now // FORGET_SECONDS + 2) * FORGET_SECONDS
 
 
-class Forgetting:
+class HelperJobCleanup:
     """The driver of the process that leads; idle in every other process."""
 
-    def __init__(self, store: LeaderStore, deps: Deps, helper_token: ShownToken) -> None:
+    def __init__(self, store: LeaderStore, deps: ServiceEnv, helper_token: ShownToken) -> None:
         self._store = store
         self._deps = deps
         self._helper_token = helper_token

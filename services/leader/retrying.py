@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from services.leader.arrivals import Bells
+from services.leader.arrivals import Wakeups
 from services.leader.records import CollectionRow, CollectionState
 from services.leader.store import LeaderStore
 from tacit.aggregator.records import TaskState
@@ -21,12 +21,12 @@ AGGREGATION, COLLECTION = "aggregation", "collection"
 
 
 class LeaderJobs:
-    """The Leader's jobs, for ``tacit.service.operated``. ``bells`` ring when something is to be retried."""
+    """The Leader's jobs, for ``tacit.service.operated``. ``wakeups`` are notified when something is to be retried."""
 
-    def __init__(self, store: LeaderStore, clock: Clock, bells: Bells) -> None:
+    def __init__(self, store: LeaderStore, clock: Clock, wakeups: Wakeups) -> None:
         self._store = store
         self._clock = clock
-        self._bells = bells
+        self._wakeups = wakeups
 
     async def jobs(self) -> list[Job]:
         """One entry for each active recipe, in the order in which the log showed them, then the collection jobs that
@@ -53,8 +53,8 @@ class LeaderJobs:
                 await tx.retry_jobs(unb64url(name), self._clock.now())
             else:
                 await tx.retry_collection(unb64url(name))
-        for bell in self._bells:
-            bell.ring()
+        for wakeup in self._wakeups:
+            wakeup.notify()
         return True
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from services.leader.config import LeaderConfig
 from tacit.errors import Abort, UsageError
 from tacit.models.parties import SHUFFLER
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.http.callers import Callers, gateway_roles
 from tacit.service.http.fast_reader import Asking
 from tacit.service.http.limits import SourceBudget
@@ -77,7 +77,7 @@ def require_sender(sender: Sender, task: Task) -> None:
         )
 
 
-def senders_of(config: LeaderConfig, callers: Callers, deps: Deps) -> Senders:
+def senders_of(config: LeaderConfig, callers: Callers, deps: ServiceEnv) -> Senders:
     """The senders that ``config`` names. Raises ``UsageError`` if it names none."""
     known = tuple(role for role in (*gateway_roles(config.gateway_tokens), SHUFFLER) if callers.guards(role))
     if not known and config.open_uploads is None:

@@ -13,8 +13,8 @@ from services.leader.arrivals import Arrivals
 from services.leader.config import LeaderLimits
 from services.leader.records import StoredReport
 from services.leader.store import LeaderStore, LeaderTx
-from services.leader.upload_quota import Room
-from tacit.adapters.databases.signals import Bell
+from services.leader.upload_quota import UploadQuota
+from tacit.adapters.databases.signals import Wakeup
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.records import recipe_status
 from tacit.codec import b64url
@@ -23,7 +23,7 @@ from tacit.messages import ReportUploadStatus, UploadErrors
 from tacit.messages.slices import UploadSlices
 from tacit.roles import leader as role
 from tacit.roles.aggregator import Party
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.group_commit import GroupCommitter
 from tacit.service.http.limits import busy
 from tacit.task import BatchClose
@@ -42,17 +42,17 @@ senders that wait for their answers are not held up."""
 
 
 class Leader:
-    """Stores uploads in groups. What was answered is durable. ``arrivals`` counts it; ``forming`` rings
-    when there may be jobs to form."""
+    """Stores uploads in groups. What was answered is durable. ``arrivals`` counts it; ``forming`` is
+    notified when there may be jobs to form."""
 
     def __init__(
         self,
         store: LeaderStore,
         parties: Parties,
-        deps: Deps,
+        deps: ServiceEnv,
         limits: LeaderLimits,
         arrivals: Arrivals,
-        forming: Bell,
+        forming: Wakeup,
     ) -> None:
         self._store = store
         self._parties = parties
@@ -60,7 +60,7 @@ class Leader:
         self._committer: GroupCommitter[Sequence[StoredReport], Stored] = GroupCommitter(
             self._flush, limits.group_size, limits.group_delay, deps.clock, ENOUGH
         )
-        self._room = Room(store, parties, deps.clock, limits)
+        self._quota = UploadQuota(store, parties, deps.clock, limits)
         self._arrivals = arrivals
         self._forming = forming
 
@@ -81,7 +81,7 @@ class Leader:
 
     async def _flush(self, groups: Sequence[Sequence[StoredReport]]) -> list[Stored]:
         """One transaction for all waiting requests for which there is room."""
-        fits = await self._room.fitting(groups)
+        fits = await self._quota.fitting(groups)
         stored = iter(await self._write([group for group, fit in zip(groups, fits, strict=True) if fit]))
         return [next(stored) if fit else busy(self._deps.entropy) for fit in fits]
 
@@ -161,7 +161,7 @@ class Leader:
         async with self._store.transaction() as tx:
             await tx.demand_open(party, self._deps.clock.now())
             await tx.set_forwarded(party.task.task_id)
-        self._forming.ring()
+        self._forming.notify()
 
     async def status(self, party: Party) -> dict[str, object]:
         """Counts of one task, and what is stuck; nothing about any single report. ``coordinator``: whether this very

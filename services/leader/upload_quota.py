@@ -30,7 +30,7 @@ LOOK_SECONDS = 1.0
 limit."""
 
 
-class Room:
+class UploadQuota:
     """Counts the waiting reports: the database's number from at most ``LOOK_SECONDS`` ago, plus what this process
     stored since."""
 

@@ -17,14 +17,14 @@ from tacit.aggregator.http import decode, known_task_id
 from tacit.aggregator.parties import Parties
 from tacit.codec import b64url
 from tacit.errors import Abort, drop_frames
-from tacit.message_frames import MOST_UPLOAD_BYTES, FramedAnswer, decode_uploads, encode_answers
+from tacit.message_frames import MOST_UPLOAD_BYTES, MessageAnswer, decode_uploads, encode_answers
 from tacit.messages import UploadErrors
 from tacit.messages.slices import UploadSlices, slice_uploads
 from tacit.messages.version_codec import encode_upload_errors
 from tacit.ports import HttpResponse
 from tacit.roles.aggregator import Party
-from tacit.service.app import Deps, own_fault
-from tacit.service.http.fast_reader import Asking, HotRoute, Respond
+from tacit.service.app import ServiceEnv, own_fault
+from tacit.service.http.fast_reader import Asking, FastRoute, Respond
 from tacit.service.http.limits import ByteBudget
 from tacit.service.http.problems import Answer, problem_answer
 
@@ -50,7 +50,7 @@ class Uploads:
         self,
         leader: Leader,
         parties: Parties,
-        deps: Deps,
+        deps: ServiceEnv,
         budget: ByteBudget,
         max_body: int,
         count: Callable[[int, float], None],
@@ -62,7 +62,7 @@ class Uploads:
         self._budget = budget
         self._count = count
 
-    def route(self, prefix: str, senders: Senders) -> HotRoute:
+    def route(self, prefix: str, senders: Senders) -> FastRoute:
         """The HTTP resource below ``prefix``, for whom ``senders`` knows."""
 
         def admit(head: Asking) -> Respond:
@@ -71,7 +71,7 @@ class Uploads:
         def explain(abort: Abort, named: Mapping[str, str]) -> None:
             abort.task_id = abort.task_id or known_task_id(named["task_id"])
 
-        return HotRoute(prefix + REPORTS, _MEDIA_TYPE, self._max_body, admit, explain=explain)
+        return FastRoute(prefix + REPORTS, _MEDIA_TYPE, self._max_body, admit, explain=explain)
 
     async def _upload(self, senders: Senders, sender: Sender, task_id: str, body: bytes) -> Answer:
         senders.charge(sender, len(body))
@@ -80,7 +80,7 @@ class Uploads:
             raise found
         return Answer() if found is None else Answer(found, {"Content-Type": _ERRORS})
 
-    def frame_route(self, prefix: str, senders: Senders) -> HotRoute:
+    def frame_route(self, prefix: str, senders: Senders) -> FastRoute:
         """The HTTP resource for frames of uploads (``tacit.message_frames``), for the gateways that ``senders``
         knows."""
 
@@ -88,11 +88,11 @@ class Uploads:
             senders.require_gateway(head)
             return self._take_frame
 
-        return HotRoute(prefix + "/uploads", media_types.UPLOAD_REQ_FRAME, MOST_UPLOAD_BYTES, admit)
+        return FastRoute(prefix + "/uploads", media_types.UPLOAD_REQ_FRAME, MOST_UPLOAD_BYTES, admit)
 
     async def _take_frame(self, frame: bytes) -> Answer:
         uploads = [(b64url(task_id), _MEDIA_TYPE, body) for task_id, body in decode_uploads(frame)]
-        answers = encode_answers([_framed(answer) for answer in await self.call(uploads)])
+        answers = encode_answers([_message_answer(answer) for answer in await self.call(uploads)])
         return Answer(answers, {"Content-Type": media_types.UPLOAD_RES_FRAME})
 
     async def call(self, requests: Sequence[tuple[str, str | None, bytes]]) -> list[HttpResponse]:
@@ -164,8 +164,8 @@ class Uploads:
             raise Abort("about:blank", f"the body must be {_MEDIA_TYPE}", status=415)
 
 
-def _framed(answer: HttpResponse) -> FramedAnswer:
+def _message_answer(answer: HttpResponse) -> MessageAnswer:
     retry_after = answer.headers.get("retry-after")
-    return FramedAnswer(
+    return MessageAnswer(
         answer.status, answer.headers.get("content-type", ""), answer.body, int(retry_after) if retry_after else None
     )

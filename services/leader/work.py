@@ -22,7 +22,7 @@ from services.leader.helper_job_cleanup import due_after
 from services.leader.records import BatchState, JobRow, JobState, ReportHead
 from services.leader.store import LeaderStore, LeaderTx
 from tacit import media_types
-from tacit.adapters.databases.signals import Bell
+from tacit.adapters.databases.signals import Wakeup
 from tacit.aggregator.records import ACCEPTED, OutcomeRow
 from tacit.aggregator.work import creation, resource_url
 from tacit.answers import retry_after
@@ -34,7 +34,7 @@ from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.roles.jobs import LeaderJob, chunk_size, encode_request, finish_leader, held_together, prepare_leader
 from tacit.roles.leader import JobAbandonedError
 from tacit.roles.rows import Rows
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 from tacit.service.http.live_tokens import ShownToken
 from tacit.task import BatchClose
@@ -57,15 +57,15 @@ class LeaseLostError(Exception):
 
 
 class JobWork:
-    """Prepares, sends and commits jobs. ``collecting`` rings when a batch may be complete."""
+    """Prepares, sends and commits jobs. ``collecting`` is notified when a batch may be complete."""
 
     def __init__(
         self,
         store: LeaderStore,
-        deps: Deps,
+        deps: ServiceEnv,
         limits: LeaderLimits,
         helper_token: ShownToken,
-        collecting: Bell,
+        collecting: Wakeup,
         crypto: JobCrypto = OPENSSL,
     ) -> None:
         self._store = store
@@ -353,7 +353,7 @@ class JobWork:
         self._states.pop(job.job_id, None)
         # after the commit: a waiter that is woken sooner sees the batch as it was, and waits again
         if filled:
-            self._collecting.ring()
+            self._collecting.notify()
         return len(job.seqs)
 
     async def _fill_batch(self, tx: LeaderTx, party: Party, batch_id: bytes | None) -> bool:

@@ -19,7 +19,7 @@ from tacit.adapters.waiting import first_of
 from tacit.aggregator.parties import Parties
 from tacit.errors import Abort, Fatal, UsageError
 from tacit.roles.aggregator import Party
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 
 CANDIDATES = 64
@@ -44,7 +44,7 @@ class Workers:
         self,
         store: LeaderStore,
         parties: Parties,
-        deps: Deps,
+        deps: ServiceEnv,
         limits: LeaderLimits,
         work: JobWork,
     ) -> None:
@@ -85,7 +85,7 @@ class Workers:
             await self._store.checkpoint()
         return moved
 
-    def hasten(self) -> None:
+    def poll_now(self) -> None:
         """Look for due jobs now, and start those for which there is a free place."""
         self.changed.set()
         self.wake.set()

@@ -9,8 +9,8 @@ from aiohttp import web
 
 from services.shuffler.config import ShufflerConfig
 from services.shuffler.forwarding import Forwarding
-from services.shuffler.progress_reporter import Telling
 from services.shuffler.store import ShufflerStore
+from services.shuffler.yield_reporter import YieldReporter
 from tacit.adapters.network.http import HttpTransport
 from tacit.aggregator.credentials import held_keys
 from tacit.aggregator.kernels import show_batch_kernels
@@ -18,7 +18,7 @@ from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.aggregator.log_follower import follow_log
 from tacit.aggregator.metrics import add_aggregator_metrics
 from tacit.aggregator.one_server.handlers import ReportHandlers
-from tacit.aggregator.one_server.participant import ServerIdentity, ServerSeat
+from tacit.aggregator.one_server.participant import ServerIdentity, ServerParticipant
 from tacit.aggregator.one_server.uploads import Uploads
 from tacit.aggregator.one_server.wiring import open_with, uploading_gateways
 from tacit.aggregator.parties import PartyTable
@@ -28,7 +28,7 @@ from tacit.models.interfaces.server import ServerSide
 from tacit.models.parties import SHUFFLER
 from tacit.models.servers import shuffler_side
 from tacit.roles.analyzer import AnalyzerParty
-from tacit.service.app import TROUBLES, Deps, add_driver, add_store, make_app
+from tacit.service.app import HEALTH_PROBLEMS, ServiceEnv, add_driver, add_store, make_app
 from tacit.service.base.keys import read_signing_key
 from tacit.service.http.callers import Callers, gateway_tokens, tokens_of
 from tacit.service.http.limits import ByteBudget
@@ -39,10 +39,10 @@ from tacit.task.onward import ToAnalyzer, ToLeader
 NAME = SHUFFLER
 STORE = web.AppKey("store", ShufflerStore)
 FORWARDING = web.AppKey("forwarding", Forwarding)
-TELLING = web.AppKey("telling", Telling)
+YIELD_REPORTER = web.AppKey("yield_reporter", YieldReporter)
 
 
-def create_app(config: ShufflerConfig, deps: Deps) -> web.Application:
+def create_app(config: ShufflerConfig, deps: ServiceEnv) -> web.Application:
     """Build the shuffler of ``config``, whose recipes are those of the log that name it. Raises ``UsageError`` for
     secrets that are missing or malformed, and for settings that contradict each other."""
     callers = _callers(config)
@@ -52,7 +52,7 @@ def create_app(config: ShufflerConfig, deps: Deps) -> web.Application:
     parties: PartyTable[AnalyzerParty] = PartyTable()
     uploads, tokens = Uploads(store, deps, config, NAME), _shown_tokens(config)
     forwarding = app[FORWARDING] = Forwarding(store, parties, deps, config, tokens)
-    telling = app[TELLING] = Telling(store, parties, deps, tokens)
+    yield_reporter = app[YIELD_REPORTER] = YieldReporter(store, parties, deps, tokens)
     app[STORE] = store
 
     open_with(app, store, uploads)
@@ -62,14 +62,14 @@ def create_app(config: ShufflerConfig, deps: Deps) -> web.Application:
     app.router.add_routes(handlers.routes(config.prefix))
     hpke_keys = LiveHpkeKeys(config.hpke_keys)
     identity = ServerIdentity(NAME, config.operator, read_signing_key(config.signing_key), hpke_keys)
-    follow_log(app, store, parties, ServerSeat(identity, _sides(tokens)), config, deps)
-    app[TROUBLES] += [hpke_keys.trouble, lambda: store.doubtful, *(token.trouble for token in tokens.values())]
+    follow_log(app, store, parties, ServerParticipant(identity, _sides(tokens)), config, deps)
+    app[HEALTH_PROBLEMS] += [hpke_keys.trouble, lambda: store.doubtful, *(token.trouble for token in tokens.values())]
     app[OPERATED].held = lambda: held_keys(identity.signing_key, hpke_keys, ())
     add_store(app, lambda: store.durable)
     add_aggregator_metrics(app, store)
     show_batch_kernels(app)
     add_driver(app, forwarding, config.idle_seconds, "forwarding messages")
-    add_driver(app, telling, config.idle_seconds, "telling how far recipes are filled")
+    add_driver(app, yield_reporter, config.idle_seconds, "telling how far recipes are filled")
     return app
 
 
@@ -109,5 +109,5 @@ def _callers(config: ShufflerConfig) -> Callers:
 
 
 def make_transport(config: ShufflerConfig) -> HttpTransport:
-    """The transport for the ``Deps`` of a shuffler that runs as a process of its own."""
+    """The transport for the ``ServiceEnv`` of a shuffler that runs as a process of its own."""
     return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http, repeat_posts=True)

@@ -22,7 +22,7 @@ from tacit.ports import TransportError
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.roles.batches import RATE_FACTOR
 from tacit.roles.shuffled import shuffled
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 from tacit.service.http.live_tokens import ShownToken
 from tacit.task.one_server import OneServerTask
@@ -42,7 +42,7 @@ class Forwarding:
         self,
         store: ShufflerStore,
         parties: PartyTable[AnalyzerParty],
-        deps: Deps,
+        deps: ServiceEnv,
         config: ShufflerConfig,
         tokens: Mapping[str, ShownToken],
     ) -> None:

@@ -14,7 +14,7 @@ from services.witness.store import WitnessStore
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.logview.whole import MAX_BUNDLE
-from tacit.service.app import METRICS, TROUBLES, Deps, add_store, ask_time, heed_expect, make_app
+from tacit.service.app import HEALTH_PROBLEMS, METRICS, ServiceEnv, add_store, ask_time, heed_expect, make_app
 from tacit.service.http.callers import Callers
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED, HeldKey
@@ -23,7 +23,7 @@ from tacit.tlog.witnessing import MAX_ADD_CHECKPOINT
 NAME = "witness"
 
 
-def create_app(config: WitnessConfig, deps: Deps) -> web.Application:
+def create_app(config: WitnessConfig, deps: ServiceEnv) -> web.Application:
     """Build the application; its store opens with it. Raises ``UsageError`` for an unsafe setting or an unreadable
     key."""
     for log in config.logs:
@@ -31,7 +31,7 @@ def create_app(config: WitnessConfig, deps: Deps) -> web.Application:
     app = make_app(NAME, deps, max_body=MAX_ADD_CHECKPOINT, callers=Callers(NAME, config.listen, {}))
     store = WitnessStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
     app[WITNESS] = witness = Witness(config, deps, store)
-    app[TROUBLES].append(witness.trouble)
+    app[HEALTH_PROBLEMS].append(witness.trouble)
     app[OPERATED].held = lambda: [HeldKey("cosignatures", witness.key.encode())]
     app.router.add_post("/add-checkpoint", post_add_checkpoint, expect_handler=heed_expect)
     app.router.add_get("/key", get_key)
@@ -45,7 +45,7 @@ def create_app(config: WitnessConfig, deps: Deps) -> web.Application:
 
 
 def make_transport(config: WitnessConfig) -> HttpTransport:
-    """The transport for the ``Deps`` of a witness that runs as a process of its own."""
+    """The transport for the ``ServiceEnv`` of a witness that runs as a process of its own."""
     return HttpTransport(max_response=MAX_BUNDLE, tls=config.client_tls, insecure_http=config.insecure_http)
 
 

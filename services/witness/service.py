@@ -20,7 +20,7 @@ from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.logview.paged import log_at
 from tacit.logview.whole import read_entries
 from tacit.problem import problem_type
-from tacit.service.app import Deps, require_no_doubt
+from tacit.service.app import ServiceEnv, require_no_doubt
 from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import get_logger
 from tacit.service.base.vouched import VouchedTime
@@ -45,7 +45,7 @@ class SizeConflict(Exception):  # noqa: N818 - an answer of the protocol, not a 
 class Witness:
     """One witness over one store. Call ``open`` before use and ``close`` after."""
 
-    def __init__(self, config: WitnessConfig, deps: Deps, store: WitnessStore) -> None:
+    def __init__(self, config: WitnessConfig, deps: ServiceEnv, store: WitnessStore) -> None:
         """Raises ``UsageError`` for a key or a log that cannot be used."""
         self._config = config
         self._deps = deps

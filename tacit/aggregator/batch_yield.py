@@ -30,7 +30,7 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
-class Filling:
+class BatchYield:
     """How far a recipe's batch of at least ``min_batch_size`` (B) is filled: the looks so far, and the POSIX second
     from which the next one is available (None: there is no further one)."""
 
@@ -45,7 +45,7 @@ class Filling:
         return Fraction(LOOKS * STEPS, self.min_batch_size)
 
     def document(self) -> dict[str, Any]:
-        """As JSON; ``read_filling`` is its inverse."""
+        """As JSON; ``read_batch_yield`` is its inverse."""
         return {
             "task_id": self.task_id,
             "min_batch_size": self.min_batch_size,
@@ -54,7 +54,7 @@ class Filling:
         }
 
 
-def read_filling(body: bytes) -> Filling:
+def read_batch_yield(body: bytes) -> BatchYield:
     """Parse a server's answer. Raises ``DecodeError``."""
     try:
         found: Any = json.loads(body)
@@ -67,7 +67,7 @@ def read_filling(body: bytes) -> Filling:
         raise DecodeError("the server's answer about the batch is malformed")
     if following is not None and not _whole(following, 0, 1 << 53):
         raise DecodeError("the server's answer about the batch is malformed")
-    return Filling(found["task_id"], size, looks, following)
+    return BatchYield(found["task_id"], size, looks, following)
 
 
 def look_document(look: Look) -> dict[str, int]:

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from tacit.aggregator.config import FollowingConfig, LogConfig
 from tacit.aggregator.own_leaves import CensusShares, Offers, Voids, own_charges
-from tacit.aggregator.participant import Seat
+from tacit.aggregator.participant import Participant
 from tacit.aggregator.parties import P, PartyTable
 from tacit.aggregator.records import TaskRow, TaskState
 from tacit.aggregator.rollback import LOST, LOST_DETAIL, end_lost, is_lost, shows_rollback
@@ -34,7 +34,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.rules import table as rules
 from tacit.service.announcements import wake_on_announcements
-from tacit.service.app import CLOCK_BOUND, Deps, add_driver, voucher_of
+from tacit.service.app import CLOCK_BOUND, ServiceEnv, add_driver, voucher_of
 from tacit.service.base.log import get_logger
 from tacit.service.base.vouched import AskingTime
 from tacit.tlog.leaves import LeafType, OptIn, sign_leaf
@@ -56,10 +56,10 @@ class LogFollower(Generic[P]):
         self,
         store: SqlStore[CommonTx],
         parties: PartyTable[P],
-        seat: Seat[P],
+        seat: Participant[P],
         log: LogConfig,
         policy: Policy,
-        deps: Deps,
+        deps: ServiceEnv,
         retention: float,
         *,
         coordinates: bool = True,
@@ -306,9 +306,9 @@ def follow_log(
     app: web.Application,
     store: SqlStore[CommonTx],
     parties: PartyTable[P],
-    seat: Seat[P],
+    seat: Participant[P],
     config: FollowingConfig,
-    deps: Deps,
+    deps: ServiceEnv,
     *,
     coordinates: bool = True,
     void_after: float | None = None,

@@ -34,7 +34,7 @@ from tacit.problem import problem_type
 from tacit.recipe.charges import charge_of, is_refundable, series_charges
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 from tacit.tlog.leaves import CensusShare, LeafType, SignedLeaf, Void, sign_leaf
 
@@ -55,7 +55,7 @@ class Offers:
     """Offers leaves to the log until it has them, or refuses them for good; each is due again after a pause of its
     own."""
 
-    def __init__(self, url: str, deps: Deps, told: str, role: str, *, until_shown: bool = False) -> None:
+    def __init__(self, url: str, deps: ServiceEnv, told: str, role: str, *, until_shown: bool = False) -> None:
         """``told``: the event of ``role`` when the log first refuses a leaf; ``until_shown``: a leaf that the log took
         is offered again while its reader does not see it there."""
         self._url = url
@@ -98,7 +98,7 @@ class Voids:
     """Closes tasks that were never released, and publishes their void leaves."""
 
     def __init__(
-        self, store: SqlStore[CommonTx], identity: Signatory, log: LogConfig, deps: Deps, void_after: float
+        self, store: SqlStore[CommonTx], identity: Signatory, log: LogConfig, deps: ServiceEnv, void_after: float
     ) -> None:
         """``void_after``: seconds after the end of a recipe's interval in which a release may still come."""
         self._store = store
@@ -166,7 +166,7 @@ Kept = tuple[bytes, int, bytes]
 class CensusShares:
     """Sends the kept shares until the log has them."""
 
-    def __init__(self, identity: Signatory, log: LogConfig, deps: Deps) -> None:
+    def __init__(self, identity: Signatory, log: LogConfig, deps: ServiceEnv) -> None:
         self._identity = identity
         self._offers = Offers(log.url, deps, "census_share_refused", identity.role_name)
 

@@ -1,6 +1,6 @@
 """The parts of following the log that differ between parties: keys, opt-in, and view of a task.
 
-A *seat* is one operator in one role. ``AggregatorSeat`` is that of leader and helper, whose tasks are DAP tasks.
+A *seat* is one operator in one role. ``AggregatorParticipant`` is that of leader and helper, whose tasks are DAP tasks.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Signatory(Protocol):
         ...
 
 
-class Seat(Protocol[P_co]):
+class Participant(Protocol[P_co]):
     """One party that opts in to recipes."""
 
     @property
@@ -78,7 +78,7 @@ class Seat(Protocol[P_co]):
 
 
 @dataclass(frozen=True)
-class AggregatorSeat:
+class AggregatorParticipant:
     """The seat of leader or helper. ``takes_mixed``: a leader without a shuffler's credential refuses recipes that name
     a shuffler, because nothing could ever be uploaded to them."""
 

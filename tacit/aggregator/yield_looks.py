@@ -7,7 +7,7 @@ whether the device took part, which sampling was to hide. For a batch that never
 nothing was released, it would reveal how many devices there were.
 
 Behind a shuffler only the shuffler can count. It draws the noise, and tells each look when it is due to the analyzer or
-leader (``services.shuffler.progress_reporter``); so nobody's asking decides when, and a leader knows no count of its
+leader (``services.shuffler.yield_reporter``); so nobody's asking decides when, and a leader knows no count of its
 own before the flush.
 
 So a count is read ``LOOKS`` times, in equal parts of the time in which devices send. A look is recorded once, by
@@ -23,7 +23,7 @@ from contextlib import AbstractAsyncContextManager
 from fractions import Fraction
 from typing import Protocol, TypeVar
 
-from tacit.aggregator.batch_yield import LOOKS, MAX_BATCH, STEPS, Filling, Look
+from tacit.aggregator.batch_yield import LOOKS, MAX_BATCH, STEPS, BatchYield, Look
 from tacit.aggregator.parties import Served, ServedTask
 from tacit.aggregator.records import Batch
 from tacit.errors import Abort
@@ -77,7 +77,7 @@ class CountingTx(Protocol):
         ...
 
 
-class FillingTask(ServedTask, Protocol):
+class YieldTask(ServedTask, Protocol):
     """What is required of a task, whatever its model."""
 
     @property
@@ -86,11 +86,11 @@ class FillingTask(ServedTask, Protocol):
         ...
 
 
-class FillingParty(Served, Protocol):
+class YieldParty(Served, Protocol):
     """A server's view of such a task."""
 
     @property
-    def task(self) -> FillingTask:
+    def task(self) -> YieldTask:
         """The task that this party serves."""
         ...
 
@@ -107,7 +107,7 @@ class LookTx(OpenTx, CountingTx, Protocol):
         ...
 
 
-class Fillings:
+class YieldLooks:
     """Gives out how far tasks are filled."""
 
     def __init__(self, store: SharedStore[LookTx], clock: Clock, entropy: Entropy) -> None:
@@ -115,7 +115,7 @@ class Fillings:
         self._clock = clock
         self._entropy = entropy
 
-    async def of(self, party: FillingParty) -> Filling:
+    async def of(self, party: YieldParty) -> BatchYield:
         """Return how far a task is filled, from the looks that were due. Raises ``DapAbort`` (404) where it has ended,
         and ``Abort`` (404) where B is above ``MAX_BATCH``, which is possible for tasks of other systems only."""
         task, now = party.task, self._clock.now()
@@ -126,28 +126,28 @@ class Fillings:
         due, looks = await self._recorded(party, now)
         if due and due > max((one.number for one in looks), default=0):
             looks = await self._look(party, due, now)
-        return _filling(party, due, looks)
+        return _batch_yield(party, due, looks)
 
-    async def told(self, party: FillingParty) -> Filling:
+    async def told(self, party: YieldParty) -> BatchYield:
         """Return how far a task is filled as another server told it, which alone counts the reports (``keep``). Raises
         as ``of``."""
         due, looks = await self._recorded(party, self._clock.now())
-        return _filling(party, due, looks)
+        return _batch_yield(party, due, looks)
 
-    async def keep(self, party: FillingParty, look: Look) -> None:
+    async def keep(self, party: YieldParty, look: Look) -> None:
         """Record a look that another server told; one that is already recorded stays as it is. Raises as ``of``."""
         async with self._store.transaction() as tx:
             await tx.demand_open(party, self._clock.now())
             await tx.keep_look(party.task.task_id, look)
 
-    async def _recorded(self, party: FillingParty, now: float) -> tuple[int, list[Look]]:
+    async def _recorded(self, party: YieldParty, now: float) -> tuple[int, list[Look]]:
         """The number of looks that are due, and those that are recorded."""
         task = party.task
         async with self._store.read() as tx:
             await tx.demand_open(party, now)
             return looks_due(task.start_seconds, task.end_seconds, now), await tx.looks(task.task_id)
 
-    async def _look(self, party: FillingParty, number: int, now: float) -> list[Look]:
+    async def _look(self, party: YieldParty, number: int, now: float) -> list[Look]:
         task = party.task
         async with self._store.transaction() as tx:
             await tx.demand_open(party, now)
@@ -175,7 +175,7 @@ def tenths(count: int, batch_size: int, entropy: Entropy) -> int:
     return min(STEPS, max(0, noisy * STEPS // batch_size))
 
 
-def _filling(party: FillingParty, due: int, looks: Sequence[Look]) -> Filling:
+def _batch_yield(party: YieldParty, due: int, looks: Sequence[Look]) -> BatchYield:
     task = party.task
     following = None if due == LOOKS else look_at(task.start_seconds, task.end_seconds, due + 1)
-    return Filling(task.task_id_text, task.min_batch_size, tuple(looks), following)
+    return BatchYield(task.task_id_text, task.min_batch_size, tuple(looks), following)

@@ -74,7 +74,7 @@ def _path(run: Of) -> str:
 def _body(plan: Planned) -> dict[str, Any]:
     """The JSON of a plan, in the form that the service stores. Raises ``FieldError``."""
     from tacit.learning.plan import Plan
-    from tacit.recipe.fields import filled
+    from tacit.recipe.fields import parse_fields
 
-    found = plan if isinstance(plan, Plan) else filled(Plan, plan, tagged="server")
+    found = plan if isinstance(plan, Plan) else parse_fields(Plan, plan, tagged="server")
     return found.model_dump(mode="json", exclude_none=True)

@@ -17,7 +17,7 @@ from pydantic import Field
 from tacit.errors import DecodeError
 from tacit.models.parties import Part
 from tacit.recipe.encoder_specs import MAX_SUM, Update
-from tacit.recipe.fields import filled, parse_file, wrong
+from tacit.recipe.fields import parse_fields, parse_file, wrong
 from tacit.recipe.member_types import Label, Natural, Positive, Text
 from tacit.recipe.model import MAX_ROUNDS, Interval, Question
 from tacit.recipe.quantity import PositiveQuantity, exact
@@ -128,13 +128,13 @@ class Plan(Part):
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Plan:
         """The plan with these members. Raises ``FieldError``."""
-        return filled(cls, body, tagged="server")
+        return parse_fields(cls, body, tagged="server")
 
     @cached_property
     def encoder(self) -> Update:
         """What a device sends: its update in clips, of Euclidean length 1 at most. Raises ``FieldError``."""
         own = {"kind": "update", "length": self.training.length, "low": -1, "high": 1, "unit": self.unit, "norm": 1}
-        return filled(Update, {**own, "training": self.training})
+        return parse_fields(Update, {**own, "training": self.training})
 
     @property
     def question(self) -> Question:

@@ -13,7 +13,7 @@ from typing import Self
 from tacit.codec import Reader, Writer
 from tacit.errors import DecodeError, ReportError
 from tacit.messages.basic import BATCH_ID_SIZE, REPORT_ID_SIZE, Extension, HpkeCiphertext
-from tacit.messages.struct import Struct, filled, fixed, joined, member
+from tacit.messages.struct import Struct, fixed, joined, member, require_nonempty
 from tacit.messages.upload import ReportMetadata
 from tacit.version import DAP_18, DapVersion
 
@@ -70,7 +70,7 @@ class VerifyInit(Struct):
 
     def write(self, writer: Writer) -> None:
         self.report_share.write(writer)
-        writer.opaque(filled(self.payload, "ping-pong message"), 4)
+        writer.opaque(require_nonempty(self.payload, "ping-pong message"), 4)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
@@ -139,7 +139,7 @@ class VerifyResp(Struct):
     def write(self, writer: Writer) -> None:
         writer.raw(fixed(self.report_id, REPORT_ID_SIZE, "report id")).uint(self.verify_resp_type, 1)
         if self.verify_resp_type is VerifyRespType.CONTINUE:
-            writer.opaque(filled(self.payload, "ping-pong message"), 4)
+            writer.opaque(require_nonempty(self.payload, "ping-pong message"), 4)
         elif self.verify_resp_type is VerifyRespType.REJECT:
             if self.report_error is None:
                 raise ValueError("a rejection needs a report error")
@@ -185,7 +185,7 @@ class VerifyContinue(Struct):
 
     def write(self, writer: Writer) -> None:
         writer.raw(fixed(self.report_id, REPORT_ID_SIZE, "report id"))
-        writer.opaque(filled(self.payload, "ping-pong message"), 4)
+        writer.opaque(require_nonempty(self.payload, "ping-pong message"), 4)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:

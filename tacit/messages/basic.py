@@ -12,7 +12,7 @@ from typing import Self
 
 from tacit.codec import Reader, Writer
 from tacit.errors import DecodeError
-from tacit.messages.struct import Struct, filled, joined
+from tacit.messages.struct import Struct, joined, require_nonempty
 
 TASK_ID_SIZE = 32
 REPORT_ID_SIZE = 16
@@ -107,7 +107,7 @@ class HpkeConfig(Struct):
 
     def write(self, writer: Writer) -> None:
         writer.uint(self.id, 1).uint(self.kem_id, 2).uint(self.kdf_id, 2).uint(self.aead_id, 2)
-        writer.opaque(filled(self.public_key, "public key"), 2)
+        writer.opaque(require_nonempty(self.public_key, "public key"), 2)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
@@ -143,7 +143,9 @@ class HpkeCiphertext(Struct):
 
     def write(self, writer: Writer) -> None:
         writer.uint(self.config_id, 1)
-        writer.opaque(filled(self.enc, "encapsulated key"), 2).opaque(filled(self.payload, "ciphertext"), 4)
+        writer.opaque(require_nonempty(self.enc, "encapsulated key"), 2).opaque(
+            require_nonempty(self.payload, "ciphertext"), 4
+        )
 
     @classmethod
     def read(cls, reader: Reader) -> Self:

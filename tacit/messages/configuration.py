@@ -13,7 +13,7 @@ from tacit.codec import Reader, Writer
 from tacit.errors import DecodeError
 from tacit.messages.basic import BatchMode, Extension, Interval
 from tacit.messages.extensions import strictly_increasing
-from tacit.messages.struct import Struct, filled, joined, member
+from tacit.messages.struct import Struct, joined, member, require_nonempty
 from tacit.version import DapVersion
 
 
@@ -58,9 +58,9 @@ class TaskConfiguration(Struct):
     def write(self, writer: Writer) -> None:
         if not strictly_increasing(self.extensions):
             raise ValueError("task extensions are not strictly increasing")
-        writer.opaque(filled(self.task_info, "task info") if self.LEAST_TASK_INFO else self.task_info, 1)
+        writer.opaque(require_nonempty(self.task_info, "task info") if self.LEAST_TASK_INFO else self.task_info, 1)
         for url in (self.leader_aggregator_endpoint, self.helper_aggregator_endpoint):
-            writer.opaque(filled(url.encode("ascii"), "aggregator endpoint"), 2)
+            writer.opaque(require_nonempty(url.encode("ascii"), "aggregator endpoint"), 2)
         writer.uint(self.time_precision, 8).uint(self.min_batch_size, 8)
         writer.uint(self.batch_mode, 1).opaque(self.batch_config, 2)
         writer.uint(self.vdaf_type, 4).opaque(self.vdaf_configuration, 2)

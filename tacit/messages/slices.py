@@ -130,7 +130,8 @@ def slice_report(data: bytes) -> ReportSlices:
 
 
 def slice_job(body: bytes, version: DapVersion = DAP_18) -> JobSlices:
-    """The Helper's parts of an encoded ``AggregationJobInitReq``. Raises ``DecodeError``, as ``decode_framed`` does."""
+    """The Helper's parts of an encoded ``AggregationJobInitReq``. Raises ``DecodeError``, as ``decode_versioned``
+    does."""
     reader = Reader(body, "AggregationJobInitReq")
     key_id, agg_param, extensions = read_init_head(reader, version)
     at = len(body) - reader.remaining
@@ -222,7 +223,7 @@ def slice_response(body: bytes, expected: Sequence[bytes], version: DapVersion =
     """Decode the answers of an encoded ``AggregationJobResp``; None stands for each answer that equals the ``expected``
     bytes at its place.
 
-    Raises ``DecodeError``, as ``decode_framed`` does.
+    Raises ``DecodeError``, as ``decode_versioned`` does.
     """
     answers: list[VerifyResp | None] = []
     reader = Reader(body, "AggregationJobResp")

@@ -53,7 +53,7 @@ def fixed(data: bytes, size: int, what: str) -> bytes:
     return data
 
 
-def filled(data: bytes, what: str) -> bytes:
+def require_nonempty(data: bytes, what: str) -> bytes:
     """Return ``data`` if it is not empty, else raise ``ValueError``: the draft requires at least one byte."""
     if not data:
         raise ValueError(f"{what} is empty")

@@ -9,7 +9,7 @@ from tacit.codec import Reader, Writer
 from tacit.errors import ReportError
 from tacit.messages.basic import REPORT_ID_SIZE, TASK_ID_SIZE, Extension, HpkeCiphertext
 from tacit.messages.configuration import TaskConfiguration
-from tacit.messages.struct import Struct, filled, fixed, joined
+from tacit.messages.struct import Struct, fixed, joined, require_nonempty
 from tacit.version import DAP_18, DapVersion
 
 
@@ -112,7 +112,7 @@ class PlaintextInputShare(Struct):
     payload: bytes = field(repr=False)
 
     def write(self, writer: Writer) -> None:
-        writer.opaque(joined(self.private_extensions), 2).opaque(filled(self.payload, "input share"), 4)
+        writer.opaque(joined(self.private_extensions), 2).opaque(require_nonempty(self.payload, "input share"), 4)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:

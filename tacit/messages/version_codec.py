@@ -31,12 +31,12 @@ from tacit.version import DapVersion
 JobHead = tuple[int, bytes, tuple[AggregationJobExtension, ...]]
 """Verification key id, aggregation parameter and extensions of an ``AggregationJobInitReq``."""
 
-Framed = TypeVar("Framed", AggregationJobInitReq, AggregationJobContinueReq, AggregationJobResp)
+VersionedMessage = TypeVar("VersionedMessage", AggregationJobInitReq, AggregationJobContinueReq, AggregationJobResp)
 
 _BATCH_ID = AggregationJobExtensionType.LEADER_SELECTED_BATCH_ID
 
 
-def decode_framed(kind: type[Framed], data: bytes, version: DapVersion) -> Framed:
+def decode_versioned(kind: type[VersionedMessage], data: bytes, version: DapVersion) -> VersionedMessage:
     """Decode the message ``kind`` of ``version``. Raises ``DecodeError``, also for a report error that the version does
     not define."""
     reader = Reader(data, kind.__name__)

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from http import HTTPStatus
 from typing import Any
 
-from tacit.aggregator.batch_yield import STEPS, Filling, Look, read_filling
+from tacit.aggregator.batch_yield import STEPS, BatchYield, Look, read_batch_yield
 from tacit.errors import REFUSAL_PREFIX, Abort
 from tacit.operations.calls import get_bytes
 from tacit.operations.results import WAITING_RULES, CollectorAccess, released
@@ -95,7 +95,7 @@ async def read_yield(
         if problem.status != HTTPStatus.NOT_FOUND and not waits:
             raise
         return yield_of(recipe, None, now)
-    return yield_of(recipe, read_filling(body), now)
+    return yield_of(recipe, read_batch_yield(body), now)
 
 
 async def yield_at(transport: Transport, at: CollectorAccess, recipe_hash: str, now: float) -> tuple[Recipe, Yield]:
@@ -107,12 +107,12 @@ async def yield_at(transport: Transport, at: CollectorAccess, recipe_hash: str, 
     return recipe, await read_yield(transport, at, recipe, now, count)
 
 
-def yield_of(recipe: Recipe, filling: Filling | None, now: float, released: int | None = None) -> Yield:
-    """The yield, from the looks in ``filling`` (None: no look yet), or from the exact number of ``released``
+def yield_of(recipe: Recipe, batch_yield: BatchYield | None, now: float, released: int | None = None) -> Yield:
+    """The yield, from the looks in ``batch_yield`` (None: no look yet), or from the exact number of ``released``
     contributions."""
     size, interval = recipe.batch.min_batch_size, recipe.interval
-    looks = () if filling is None or released is not None else filling.looks
-    shown = Filling(recipe.hash_text, size, looks, None if filling is None else filling.next_at)
+    looks = () if batch_yield is None or released is not None else batch_yield.looks
+    shown = BatchYield(recipe.hash_text, size, looks, None if batch_yield is None else batch_yield.next_at)
     count, least, most = (released, released, released) if released is not None else _counted(looks, size)
     return Yield(
         min_batch_size=size,

@@ -23,7 +23,7 @@ def wrong(field: str, reason: str) -> PydanticCustomError:
     return PydanticCustomError(_OF_MEMBERS, "{field} {reason}", {"field": field, "reason": reason})
 
 
-def filled(model: type[M], body: Mapping[str, Any], tagged: str = "") -> M:
+def parse_fields(model: type[M], body: Mapping[str, Any], tagged: str = "") -> M:
     """Validate ``body`` as a frozen model. Raises FieldError for every wrong member; all members that one part lacks
     are one error. ``tagged``: the member that is a tagged union, whose tag is left out of paths."""
     try:

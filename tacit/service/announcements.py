@@ -15,7 +15,7 @@ from aiohttp import web
 
 from tacit.errors import DecodeError
 from tacit.ports import Announcer, Clock
-from tacit.service.app import DEPS, SERVICE_NAME
+from tacit.service.app import SERVICE_ENV, SERVICE_NAME
 from tacit.service.base.backends import AnnouncerConfig, make_announcer
 
 LOG, KEYS, RECIPES = "tacit/v1/log", "tacit/v1/keys", "tacit/v1/recipes"
@@ -40,7 +40,7 @@ def wake_on_announcements(
 ) -> None:
     """While ``app`` runs, set ``wake`` when its broker says that the log grew. Without ``config``, or without
     background work, nothing happens. Raises ``UsageError`` for an unsafe or unreadable setting."""
-    deps = app[DEPS]
+    deps = app[SERVICE_ENV]
     if config is None or not deps.background:
         return
     name = app[SERVICE_NAME]

@@ -50,7 +50,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True, slots=True)
-class Deps:
+class ServiceEnv:
     """What a service needs from outside. ``background=False`` starts no driver: tests call ``step()``. ``recovery``:
     the operator's decision at this start about a database that may be from the past."""
 
@@ -76,9 +76,9 @@ SERVICE_NAME = web.AppKey("service_name", str)
 KERNELS = web.AppKey("kernels", dict[str, str])
 """By what they compute, the path of the kernels that this process works with; filled by ``show_kernels``."""
 _CHANGING = frozenset({"POST", "PUT", "DELETE", "PATCH"})
-DEPS = web.AppKey("deps", Deps)
+SERVICE_ENV = web.AppKey("service_env", ServiceEnv)
 DRIVERS: web.AppKey[list[Driver]] = web.AppKey("drivers", list)
-TROUBLES: web.AppKey[list[Callable[[], str]]] = web.AppKey("troubles", list)
+HEALTH_PROBLEMS: web.AppKey[list[Callable[[], str]]] = web.AppKey("troubles", list)
 """Each function describes in a few public words what keeps the service from working, or returns an empty text; shown by
 the health checks."""
 PROBES: web.AppKey[list[Probing]] = web.AppKey("probes", list)
@@ -94,7 +94,7 @@ STOPPING = web.AppKey("stopping", asyncio.Event)
 
 def make_app(
     name: str,
-    deps: Deps,
+    deps: ServiceEnv,
     *,
     max_body: int = 1 << 20,
     middlewares: Sequence[Middleware] = (),
@@ -110,11 +110,11 @@ def make_app(
     metrics = Metrics(deps.clock, deps.entropy)
     app = web.Application(client_max_size=max_body, middlewares=[_problems, *middlewares])
     app[SERVICE_NAME] = name
-    app[DEPS] = deps
+    app[SERVICE_ENV] = deps
     app[DRIVERS] = []
     app[STOPPING] = asyncio.Event()
     app[OPERATED] = Operated()
-    app[TROUBLES] = [
+    app[HEALTH_PROBLEMS] = [
         lambda: "the service is stopping" if app[STOPPING].is_set() else "",
         lambda: "; ".join(troubles()),
         app[OPERATED].trouble,
@@ -129,7 +129,7 @@ def make_app(
     _add_own_metrics(app)
     if callers is not None:
         app[CALLERS] = callers
-        app[TROUBLES] += callers.troubles()
+        app[HEALTH_PROBLEMS] += callers.troubles()
     app.on_response_prepare.append(_response_headers)
     app.router.add_get(HEALTH_PATH, _healthz)
     app.router.add_get(READY_PATH, _readyz)
@@ -143,8 +143,8 @@ def add_driver(
     when it fails. ``in_doubt``: whether it goes on while the clock of a service that is ``CLOCK_BOUND`` is in doubt, as
     what hears the time must.
 
-    Register it after what it uses (``cleanup_ctx`` closes in reverse order). With ``Deps.background`` false it is only
-    listed in ``app[DRIVERS]``.
+    Register it after what it uses (``cleanup_ctx`` closes in reverse order). With ``ServiceEnv.background`` false it is
+    only listed in ``app[DRIVERS]``.
     """
     app[DRIVERS].append(driver)
     doing = doing or type(driver).__name__
@@ -153,10 +153,10 @@ def add_driver(
 
 def add_store(app: web.Application, store: Callable[[], Durable | None]) -> None:
     """Let the health checks report why ``store`` (None while it is not open) cannot write, and probe it while the app
-    runs. Register it after what opens it. With ``Deps.background`` false it is only listed in ``app[PROBES]``."""
-    probing = Probing(store, app[DEPS].clock, app[METRICS].wrote)
+    runs. Register it after what opens it. With ``ServiceEnv.background`` false it is only listed in ``app[PROBES]``."""
+    probing = Probing(store, app[SERVICE_ENV].clock, app[METRICS].wrote)
     app[PROBES].append(probing)
-    app[TROUBLES].append(probing.trouble)
+    app[HEALTH_PROBLEMS].append(probing.trouble)
     app[METRICS].add("tacit_store_well", number_of(lambda: float(not probing.trouble())))
     _run_beside(app, probing, PROBE_SECONDS, "writing to the store")
 
@@ -170,11 +170,11 @@ class _WhileClockIsSure:
 
     async def step(self) -> int:
         """A step of the driver, or 0."""
-        is_sure = not (self._app[CLOCK_BOUND] and self._app[DEPS].vouched.doubt())
+        is_sure = not (self._app[CLOCK_BOUND] and self._app[SERVICE_ENV].vouched.doubt())
         return await self._driver.step() if is_sure else 0
 
 
-def voucher_of(deps: Deps, who: str) -> Voucher:
+def voucher_of(deps: ServiceEnv, who: str) -> Voucher:
     """The transport to a party whose time vouches for this service's; ``who`` names it in words, as "the log"."""
     return Voucher(deps.transport, deps.vouched, who)
 
@@ -182,7 +182,7 @@ def voucher_of(deps: Deps, who: str) -> Voucher:
 def ask_time(app: web.Application, who: str, url: str, vouched: VouchedTime | None = None) -> None:
     """Ask a party for its time regularly, at ``url``; for services that ask it nothing else regularly. ``vouched``: who
     hears it (default: the service)."""
-    deps = app[DEPS]
+    deps = app[SERVICE_ENV]
     asking = AskingTime(Voucher(deps.transport, vouched or deps.vouched, who), url)
     add_driver(app, asking, ASK_SECONDS, f"asking {who} for the time", in_doubt=True)
 
@@ -190,10 +190,10 @@ def ask_time(app: web.Application, who: str, url: str, vouched: VouchedTime | No
 def require_clock(app: web.Application) -> None:
     """Refuse a request while the clock is in doubt, if its answer may be final. Raises ``Abort`` (503)."""
     if app[CLOCK_BOUND]:
-        require_no_doubt(app[DEPS])
+        require_no_doubt(app[SERVICE_ENV])
 
 
-def require_no_doubt(deps: Deps, vouched: VouchedTime | None = None) -> None:
+def require_no_doubt(deps: ServiceEnv, vouched: VouchedTime | None = None) -> None:
     """Raise ``Abort`` (503) while the clock contradicts ``vouched`` (default: what the service has heard)."""
     if (vouched or deps.vouched).doubt():
         headers = {"Retry-After": come_back(deps.entropy)}
@@ -204,7 +204,7 @@ def _run_beside(app: web.Application, driver: Driver, idle_seconds: float, doing
     """Run ``driver`` while the app runs; at the end its step may go on for ``DRIVER_STOP_SECONDS``."""
     wake = asyncio.Event()
     told = functools.partial(app[STEPS].told, doing)
-    deps = app[DEPS]
+    deps = app[SERVICE_ENV]
     again = app[STEPS].expect(doing, idle_seconds) if deps.background else None
 
     async def running(_app: web.Application) -> AsyncIterator[None]:
@@ -320,7 +320,7 @@ async def _in_time(request: web.Request, handler: Handler) -> web.StreamResponse
     """Call ``handler``; a request that waited too long for its turn is told to come back."""
     connection = connection_of(request)
     if connection is not None and connection.late:
-        raise busy(request.app[DEPS].entropy)
+        raise busy(request.app[SERVICE_ENV].entropy)
     if request.method in _CHANGING:
         require_clock(request.app)
     return await handler(request)
@@ -336,7 +336,7 @@ def abort_of(app: web.Application, error: Exception) -> Abort:
         return status_abort(HTTPStatus.BAD_REQUEST, str(error))
     if isinstance(error, TransportError):
         return status_abort(HTTPStatus.BAD_GATEWAY, "a peer did not answer")
-    return own_fault(app[SERVICE_NAME], app[DEPS], error)
+    return own_fault(app[SERVICE_NAME], app[SERVICE_ENV], error)
 
 
 def refused(refusal: Refusal) -> Abort:
@@ -344,7 +344,7 @@ def refused(refusal: Refusal) -> Abort:
     return Abort(REFUSAL_PREFIX + refusal.rule, refusal.detail, status=422, title="A rule refused the request.")
 
 
-def own_fault(service: str, deps: Deps, error: Exception) -> Abort:
+def own_fault(service: str, deps: ServiceEnv, error: Exception) -> Abort:
     """The problem for an error on our own side, which is logged in full: 503 (come back later) where a store is
     unreachable or a disk is full, otherwise 500 (internal error)."""
     error_id = deps.entropy(8).hex()
@@ -365,7 +365,9 @@ def _kept_headers(error: web.HTTPException) -> dict[str, str]:
 
 async def _response_headers(request: web.Request, response: web.StreamResponse) -> None:
     headers = response.headers
-    headers["Date"] = date_field(int(request.app[DEPS].clock.now()))  # others judge their clocks by this service's
+    headers["Date"] = date_field(
+        int(request.app[SERVICE_ENV].clock.now())
+    )  # others judge their clocks by this service's
     if "Cache-Control" not in headers:
         headers["Cache-Control"] = "no-store"
     headers["X-Content-Type-Options"] = "nosniff"
@@ -381,14 +383,14 @@ async def _healthz(request: web.Request) -> web.Response:
 def show_kernels(app: web.Application, probes: Mapping[str, Callable[[], str]]) -> None:
     """Let the readiness page say on which kernels the process works: by what they compute, the path that a probe
     returns (``tacit.native_level``). The probes, which may compile, run once beside requests from the start on; with
-    ``Deps.background`` false, none does."""
+    ``ServiceEnv.background`` false, none does."""
 
     async def looking(app: web.Application) -> AsyncIterator[None]:
         async def look() -> None:
             for name, probe in probes.items():
                 app[KERNELS][name] = await asyncio.to_thread(probe)
 
-        task = asyncio.ensure_future(look()) if app[DEPS].background else None
+        task = asyncio.ensure_future(look()) if app[SERVICE_ENV].background else None
         yield
         if task is not None:
             task.cancel()
@@ -406,7 +408,7 @@ async def _readyz(request: web.Request) -> web.Response:
         page["kernels"] = kernels
     if not found:
         return web.json_response(page)
-    headers = {"Retry-After": come_back(app[DEPS].entropy)}
+    headers = {"Retry-After": come_back(app[SERVICE_ENV].entropy)}
     return web.json_response(
         {**page, "status": "not ready", "trouble": "; ".join(found)},
         status=HTTPStatus.SERVICE_UNAVAILABLE,
@@ -416,7 +418,7 @@ async def _readyz(request: web.Request) -> web.Response:
 
 def _page(app: web.Application) -> dict[str, object]:
     page: dict[str, object] = {"status": "ok", "service": app[SERVICE_NAME], "version": __version__}
-    if late := app[DEPS].vouched.late():
+    if late := app[SERVICE_ENV].vouched.late():
         page["clock"] = late
     if CALLERS in app and app[CALLERS].refused:
         page["refused_certificates"] = dict(app[CALLERS].refused)
@@ -424,7 +426,7 @@ def _page(app: web.Application) -> dict[str, object]:
 
 
 def _troubles(app: web.Application) -> list[str]:
-    return list(dict.fromkeys(words for trouble in app[TROUBLES] if (words := trouble())))
+    return list(dict.fromkeys(words for trouble in app[HEALTH_PROBLEMS] if (words := trouble())))
 
 
 def unready(app: web.Application) -> list[str]:

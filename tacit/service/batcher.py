@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.random_order import shuffled
 
 Item = TypeVar("Item")
@@ -27,10 +27,12 @@ class FrameBounds(NamedTuple):
     max_delay: float
 
 
-class Framing(Generic[Item, Result]):
+class Batcher(Generic[Item, Result]):
     """Gathers items into frames and hands each frame to ``send``. Frames are sent concurrently."""
 
-    def __init__(self, bounds: FrameBounds, deps: Deps, send: Callable[[Sequence[Item]], Awaitable[Sequence[Result]]]):
+    def __init__(
+        self, bounds: FrameBounds, deps: ServiceEnv, send: Callable[[Sequence[Item]], Awaitable[Sequence[Result]]]
+    ):
         self._bounds = bounds
         self._deps = deps
         self._send = send

@@ -1,6 +1,6 @@
-"""Hot routes of an application: answered by the lean server, counted and refused as aiohttp's routes are.
+"""Fast routes of an application: answered by the fast server, counted and refused as aiohttp's routes are.
 
-``add_hot_route`` registers the resource with aiohttp as well. There it answers what the lean reader hands on (another
+``add_fast_route`` registers the resource with aiohttp as well. There it answers what the fast reader hands on (another
 form of the same URL, HTTP/1.0, a connection that asked for another resource before), and other methods get their 405.
 """
 
@@ -11,17 +11,17 @@ import asyncio
 from aiohttp import web
 
 from tacit.errors import drop_frames
-from tacit.service.app import COUNT, DEPS, NO_ROUTE, abort_of, heed_expect, read_body, require_clock
+from tacit.service.app import COUNT, NO_ROUTE, SERVICE_ENV, abort_of, heed_expect, read_body, require_clock
 from tacit.service.base.log import REQUEST, RequestId
-from tacit.service.http.fast_reader import HotRoute, HotRoutes, Reader, Serving
+from tacit.service.http.fast_reader import FastRoute, FastRoutes, Reader, Serving
 from tacit.service.http.limits import busy
 from tacit.service.http.problems import Answer, bad_request, problem_answer
 
-HOT: web.AppKey[list[HotRoute]] = web.AppKey("hot")
+FAST_ROUTES: web.AppKey[list[FastRoute]] = web.AppKey("fast_routes")
 
 
-def add_hot_route(app: web.Application, route: HotRoute) -> None:
-    """Serve ``route``. A query is not part of any hot route: 404."""
+def add_fast_route(app: web.Application, route: FastRoute) -> None:
+    """Serve ``route``. A query is not part of any fast route: 404."""
 
     async def post(request: web.Request) -> web.Response:
         if request.query_string:
@@ -30,17 +30,17 @@ def add_hot_route(app: web.Application, route: HotRoute) -> None:
         answer = await respond(await read_body(request, route.limit, route.media_type))
         return web.Response(status=answer.status, body=answer.body or None, headers=answer.headers)
 
-    if HOT not in app:
-        app[HOT] = []
-    app[HOT].append(route)
+    if FAST_ROUTES not in app:
+        app[FAST_ROUTES] = []
+    app[FAST_ROUTES].append(route)
     app.router.add_post(route.path, post, expect_handler=heed_expect)
 
 
 def serving(app: web.Application) -> Serving | None:
-    """How the lean server serves the hot routes of ``app``; None where it has none."""
-    if HOT not in app:
+    """How the fast server serves the fast routes of ``app``; None where it has none."""
+    if FAST_ROUTES not in app:
         return None
-    routes = app[HOT]
+    routes = app[FAST_ROUTES]
 
     async def answer(reader: Reader, late: bool) -> Answer:
         began, named = asyncio.get_running_loop().time(), REQUEST.set(RequestId())
@@ -57,13 +57,13 @@ def serving(app: web.Application) -> Serving | None:
         app[COUNT](NO_ROUTE if reader.route is None else reader.route.path, answer.status, began)
         return answer
 
-    return Serving(HotRoutes(routes), answer)
+    return Serving(FastRoutes(routes), answer)
 
 
 async def _respond(app: web.Application, reader: Reader, *, late: bool) -> Answer:
     require_clock(app)
     if late:
-        raise busy(app[DEPS].entropy)
+        raise busy(app[SERVICE_ENV].entropy)
     if reader.refusal is not None:
         raise reader.refusal
     if reader.respond is None:

@@ -11,7 +11,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
 from tacit.adapters.network.origins import is_loopback
 from tacit.errors import UsageError
-from tacit.service.app import DEPS, METRICS, SERVICE_NAME, make_app
+from tacit.service.app import METRICS, SERVICE_ENV, SERVICE_NAME, make_app
 from tacit.service.base.config import Listen
 from tacit.service.http.callers import CALLERS, Callers
 from tacit.service.http.live_tokens import Accepted
@@ -38,7 +38,7 @@ def metrics_site(app: web.Application, listen: Listen, *, insecure_http: bool = 
     callers = Callers(f"{app[SERVICE_NAME]}'s metrics", asking, tokens)
     if not callers.guards(READER) and not is_loopback(listen.host) and not insecure_http:
         raise UsageError("metrics: off loopback, set tls_cert, tls_key, client_ca and client_names for metrics")
-    site = make_app(f"{app[SERVICE_NAME]}-metrics", app[DEPS], callers=callers)
+    site = make_app(f"{app[SERVICE_NAME]}-metrics", app[SERVICE_ENV], callers=callers)
 
     async def page(request: web.Request) -> web.Response:
         if request.app[CALLERS].guards(READER):

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from tacit import __version__, media_types
 from tacit.errors import Abort
-from tacit.service.app import DEPS, METRICS, SERVICE_NAME, STEPS, unready
+from tacit.service.app import METRICS, SERVICE_ENV, SERVICE_NAME, STEPS, unready
 from tacit.service.documents.described import described_page
 from tacit.service.documents.openapi import About, add_described, page_of, require_known_query
 from tacit.service.documents.operator import (
@@ -206,7 +206,7 @@ async def show_keys(app: web.Application, _request: web.Request) -> HeldKeysDocu
 
 
 def _now(app: web.Application) -> int:
-    return int(app[DEPS].clock.now())
+    return int(app[SERVICE_ENV].clock.now())
 
 
 def _metric(one: Sample) -> str:

@@ -41,13 +41,13 @@ PROOF_RESERVE = 26
 """Number of hashes for which a page reserves room with each entry: enough for a log of 2^26 entries."""
 
 
-def entry_room(leaf_size: int) -> int:
+def entry_bytes(leaf_size: int) -> int:
     """Most bytes that an entry with a leaf of ``leaf_size`` bytes takes in a page."""
     return (leaf_size + 2) // 3 * 4 + PROOF_RESERVE * _HASH_TEXT + _ENTRY_OVERHEAD
 
 
-CAPACITY = MAX_PAGES * (PAGE_SIZE - _PAGE_OVERHEAD - entry_room(MAX_ENTRY_SIZE))
-"""Largest sum of ``entry_room`` over all live entries: however they are distributed, they fill no more than
+CAPACITY = MAX_PAGES * (PAGE_SIZE - _PAGE_OVERHEAD - entry_bytes(MAX_ENTRY_SIZE))
+"""Largest sum of ``entry_bytes`` over all live entries: however they are distributed, they fill no more than
 ``MAX_PAGES``."""
 
 

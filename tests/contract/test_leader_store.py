@@ -13,7 +13,7 @@ from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from infra.lab.kit.reports import make_task_kit
-from services.leader.arrivals import bells_of
+from services.leader.arrivals import make_wakeups
 from services.leader.metrics import add_leader_metrics
 from services.leader.records import (
     AnsweredJob,
@@ -34,7 +34,7 @@ from tacit.adapters.databases.dialect import SLICE
 from tacit.aggregator.batch_yield import Look
 from tacit.aggregator.records import ACCEPTED, OutcomeRow, TaskRow, TaskState
 from tacit.codec import b64url
-from tacit.service.app import METRICS, Deps, make_app
+from tacit.service.app import METRICS, ServiceEnv, make_app
 from tacit.service.metrics import WINDOW_SECONDS
 from tacit.task import BatchClose
 from tests.contract.conftest import Opening, pair_of
@@ -207,9 +207,9 @@ async def test_an_operator_has_jobs_and_collections_of_a_recipe_tried_again_but_
     leader: LeaderStore,
 ) -> None:
     woken = asyncio.Event()
-    bells = bells_of(leader.signals)
-    bells.sending.answer = woken.set
-    retrying = LeaderJobs(leader, SimClock(NOW), bells)
+    wakeups = make_wakeups(leader.signals)
+    wakeups.sending.handler = woken.set
+    retrying = LeaderJobs(leader, SimClock(NOW), wakeups)
     row = TaskRow(report(9) * 2, TaskState.OPTED_IN, b"", TASK)
     asking = CollectionRow(report(5), TASK, CollectionState.WAITING, b"wanted")
     async with leader.transaction() as tx:
@@ -552,7 +552,7 @@ async def test_room_is_made_ahead_of_the_uploads(pair: tuple[LeaderStore, Leader
 
 async def test_metrics_show_what_the_store_counts_over_all_tasks(leader: LeaderStore) -> None:
     clock = SimClock()
-    app = make_app("leader", Deps(clock, SeededEntropy(1), InProcessTransport(), background=False))
+    app = make_app("leader", ServiceEnv(clock, SeededEntropy(1), InProcessTransport(), background=False))
     add_leader_metrics(app, leader)
     async with leader.transaction() as tx:
         await tx.add_reports([upload(number, task) for number, task in ((1, TASK), (2, TASK), (3, AT_B))], NOW)

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from infra.backing.postgres import PostgresServer
 from services.leader import schema
 from tacit.adapters.databases.database import Database
-from tacit.adapters.databases.signals import LONGEST_TEXT, Bell, Signals
+from tacit.adapters.databases.signals import LONGEST_TEXT, Signals, Wakeup
 from tacit.adapters.databases.sql import open_database
 from tacit.errors import Fatal, Unavailable, UsageError
 from tests.contract.sessions import PATIENCE, kill_sessions, until_waiting
@@ -240,14 +240,14 @@ async def test_signal_reaches_the_other_processes_and_not_its_sender(
 
 async def test_bell_rings_in_every_process(listeners: list[tuple[Database, Listener]]) -> None:
     (_, first), (_, second) = listeners
-    rung = [asyncio.Event(), asyncio.Event()]
-    bells = [Bell(listener.signals, "work") for listener in (first, second)]
-    for bell, event in zip(bells, rung, strict=True):
-        bell.answer = event.set
-    bells[0].ring()
-    assert rung[0].is_set()
+    notified = [asyncio.Event(), asyncio.Event()]
+    wakeups = [Wakeup(listener.signals, "work") for listener in (first, second)]
+    for wakeup, event in zip(wakeups, notified, strict=True):
+        wakeup.handler = event.set
+    wakeups[0].notify()
+    assert notified[0].is_set()
     async with asyncio.timeout(SECONDS):
-        await rung[1].wait()
+        await notified[1].wait()
 
 
 async def test_process_whose_connection_broke_looks_since_it_may_have_missed_something(

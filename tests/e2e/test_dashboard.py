@@ -21,7 +21,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.stacks.agents import provision_agents
 from services.admin.app import create_app
 from tacit.adapters.system import OsEntropy
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.config import Listen
 from tacit.service.run import started
 from tests.conftest import skip_or_fail
@@ -54,7 +54,7 @@ class Site:
 
     async def start(self) -> None:
         self._starts += 1
-        deps = Deps(self.stage.clock, SeededEntropy(self._starts), self.stage.network, background=False)
+        deps = ServiceEnv(self.stage.clock, SeededEntropy(self._starts), self.stage.network, background=False)
         self._runner = web.AppRunner(create_app(self.stage.config(**self.changes), deps), shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self.port)
@@ -166,7 +166,7 @@ async def test_a_change_that_waits_is_read_without_broken_words(tmp_path: Path, 
     carol = {"name": "carol", "role": "approver", "key_sha256": "ab" * 32}
     await stage.call("POST", "/v1/people", carol, role="administrator", status=202)
     (port,) = free_ports(1)
-    deps = Deps(stage.clock, SeededEntropy(port), stage.network, background=False)
+    deps = ServiceEnv(stage.clock, SeededEntropy(port), stage.network, background=False)
     app = create_app(stage.config(persons=2), deps)
     async with (
         started(app, Listen(port=port), grace_seconds=2),
@@ -264,7 +264,7 @@ async def with_passkeys(stage: Stage) -> AsyncIterator[str]:
     (port,) = free_ports(1)
     url = f"http://localhost:{port}"
     config = stage.config(public_url=url, passkeys="required")
-    deps = Deps(stage.clock, SeededEntropy(port), stage.network, background=False)
+    deps = ServiceEnv(stage.clock, SeededEntropy(port), stage.network, background=False)
     async with started(create_app(config, deps), Listen(port=port), grace_seconds=2):
         yield url
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from infra.lab.demo.attacks.split_view import refused_split_view
 from infra.lab.demo.services import Services
 from infra.lab.demo.shared_clock import SharedClock
@@ -76,7 +76,7 @@ async def test_a_second_history_of_the_log_is_refused_at_the_first_try(tmp_path:
     policy = parse_policy(layout.policy_path.read_bytes(), layout.policy_path.name)
     async with stack.running() as running, HttpTransport() as direct:
         await running.settle("issuer", "gateway", "recipe_server", "attester", "relay")
-        world = AgentDeps(SharedClock(tmp_path / "clock"), OsEntropy(), direct)
+        world = AgentEnv(SharedClock(tmp_path / "clock"), OsEntropy(), direct)
         refusal = await refused_split_view(layout, policy, world, Patience(OsEntropy(), sleep))
     assert refusal.reason.startswith("log-checkpoint")
     assert len(slept) < 3, "a checkpoint that no witness will ever cosign was awaited"

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import infra.lab.fleet.oracle as oracle_module
-from client_agent.deciding import Deps
+from client_agent.deciding import AgentEnv
 from client_agent.journal import State
 from infra.lab.devices import faulty_transports, sender
 from infra.lab.devices.destination import Destination, verified_target
@@ -138,7 +138,7 @@ class Stage:
     async def verified(self, name: str, wait: float = 0.0) -> Destination:
         policy = policy_of(self.layout.policy_path)
         device = SoftwareRoot.from_pem(self.origin.authority).issue("policy", OsEntropy(), self.clock.now())
-        deps = Deps(self.clock, OsEntropy(), self.transport)
+        deps = AgentEnv(self.clock, OsEntropy(), self.transport)
         return await verified_target(self.origin.config, policy, device, deps, name, wait)
 
     async def run(self, plan: ShardPlan) -> FleetResult:

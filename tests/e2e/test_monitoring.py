@@ -24,8 +24,8 @@ from infra.monitoring.scraping import ALERTS, FOLDER, scrape_config, write_scrap
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.ports import TransportError
+from tacit.service.app import HEALTH_PROBLEMS, ServiceEnv, make_app
 from tacit.service.app import METRICS as APP_METRICS
-from tacit.service.app import TROUBLES, Deps, make_app
 from tacit.service.base.config import Listen
 from tacit.service.metric_names import METRICS
 from tacit.service.metrics import Reading, Source
@@ -93,11 +93,11 @@ async def parties() -> AsyncIterator[dict[str, str]]:
     async with AsyncExitStack() as stack:
         urls = {}
         for name, wrong in (("leader", ""), ("helper", "the store is away")):
-            app = make_app(name, Deps(SystemClock(), SeededEntropy(5), InProcessTransport(), background=False))
+            app = make_app(name, ServiceEnv(SystemClock(), SeededEntropy(5), InProcessTransport(), background=False))
             for one in METRICS.values():
                 if one.type != "histogram" and one.name not in {"tacit_ready", "tacit_build_info"}:
                     app[APP_METRICS].add(one.name, _some(len(one.labels)))
-            app[TROUBLES].append(partial(str, wrong))
+            app[HEALTH_PROBLEMS].append(partial(str, wrong))
             ready = await stack.enter_async_context(started(app, Listen(), metrics=Listen(), grace_seconds=1))
             urls[name] = str(ready.metrics)
         yield urls

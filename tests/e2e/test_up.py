@@ -26,7 +26,7 @@ from jsonschema import Draft202012Validator
 from client_agent.agent import Agent
 from client_agent.config import AgentConfig, Timing
 from client_agent.data.sources import open_source
-from client_agent.deciding import Deps
+from client_agent.deciding import AgentEnv
 from client_agent.journal import MemoryAgentStore, State
 from infra.lab.kit.recipes import survey_from
 from infra.stacks.agents import provision_agents
@@ -284,7 +284,7 @@ def ready_agents(layout: Layout, http: HttpTransport) -> list[tuple[Agent, Memor
         config = load_config(path, AgentConfig).model_copy(update={"timing": timing})
         device = SoftwareDevice.from_pem(read_secret(config.attestation.identity))
         store = MemoryAgentStore()
-        deps = Deps(SystemClock(), OsEntropy(), http)
+        deps = AgentEnv(SystemClock(), OsEntropy(), http)
         made.append((Agent(config, policy, deps, store, open_source(config.source), device), store))
     return made
 

@@ -18,7 +18,7 @@ from services.admin.app import create_app
 from services.admin.questions.followed_log import BESIDE_SECONDS
 from tacit.codec import unb64url
 from tacit.recipe.model import Recipe
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.config import Listen
 from tacit.service.base.secret_files import write_secret
 from tacit.service.run import started
@@ -107,7 +107,7 @@ def serving(
         await stage.start(**own)
         if filled:
             found.known = await fill(stage)
-        deps = Deps(stage.clock, SeededEntropy(4), stage.network, background=False)
+        deps = ServiceEnv(stage.clock, SeededEntropy(4), stage.network, background=False)
         async with started(create_app(stage.config(**own), deps), Listen(), grace_seconds=2) as listening:
             found.url = listening.url
             if away:

@@ -23,7 +23,7 @@ from tacit import media_types
 from tacit.adapters.databases.watermark import Recovery
 from tacit.codec import b64url
 from tacit.ports import HttpResponse
-from tacit.service.app import DRIVERS, Deps
+from tacit.service.app import DRIVERS, ServiceEnv
 from tacit.service.base.driver import Driver
 from tacit.service.base.keys import write_signing_key
 from tacit.service.base.secret_files import write_secret
@@ -88,7 +88,7 @@ class Stage:
                 "accept_late_directories": True,
             }
         )
-        deps = Deps(self.clock, SeededEntropy(1), self.inner, background=False)
+        deps = ServiceEnv(self.clock, SeededEntropy(1), self.inner, background=False)
         await self.inner.mount(LOG_URL, create_recipe_server(config, deps))
         for epoch in (EPOCH, EPOCH + 1):
             assert (await self.post_leaf(KIT.directory_leaf(epoch, 8))).status == 201
@@ -112,7 +112,7 @@ class Stage:
         """Start the service, or end it and start it again on what it stored."""
         self.starts += 1
         entropy = SeededEntropy(self.starts).child("admin")
-        deps = Deps(self.clock, entropy, self.network, background=False, recovery=recovery)
+        deps = ServiceEnv(self.clock, entropy, self.network, background=False, recovery=recovery)
         self.app = create_app(self.config(**changes), deps)
         await self.inner.mount(ADMIN_URL, self.app)
         return self.admin

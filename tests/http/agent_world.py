@@ -15,7 +15,7 @@ from aiohttp import web
 from client_agent.agent import Agent
 from client_agent.config import AgentConfig
 from client_agent.data.sources import CallableSource, Value
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, Prefetch, Trouble
 from infra.lab.kit.bundles import paged, signed_bundle
 from infra.lab.kit.clock import SimClock
@@ -33,7 +33,7 @@ from tacit.errors import Refusal
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy, WitnessLimit
 from tacit.recipe.training import MODEL_PIECE
-from tacit.service.app import DRIVERS, Deps
+from tacit.service.app import DRIVERS, ServiceEnv
 from tacit.signing import generate_signing_key
 from tacit.tlog.checkpoint import COSIGNATURE, Note, NoteKey
 from tacit.tlog.cosignature import cosign
@@ -158,7 +158,7 @@ class World:
         return AgentConfig.model_validate({**body, **changes})
 
     def agent(self, store: AgentStore, value: Value | None = 3, **changes: Any) -> Agent:
-        deps = AgentDeps(self.clock, ENTROPY.child(f"agent {next(self.numbers)}"), self.network)
+        deps = AgentEnv(self.clock, ENTROPY.child(f"agent {next(self.numbers)}"), self.network)
         return Agent(self.config(**changes), self.policy, deps, store, CallableSource(lambda _metric: value), Device())
 
     async def device(self, value: Value | None = 3, **options: Any) -> tuple[Agent, MemoryAgentStore]:
@@ -180,7 +180,7 @@ class World:
         await self.inner.unmount(URLS["relay"])
         if forget:
             (self.relay_config.state_dir / FILE).unlink(missing_ok=True)
-        deps = Deps(self.clock, ENTROPY.child("relay again"), self.inner, background=False)
+        deps = ServiceEnv(self.clock, ENTROPY.child("relay again"), self.inner, background=False)
         self.relay = create_relay(self.relay_config, deps)
         await self.inner.mount(URLS["relay"], self.relay)
 

@@ -36,7 +36,7 @@ from tacit.models.devices import device_side
 from tacit.models.interfaces.device import Verdict
 from tacit.ports import HttpResponse
 from tacit.recipe.model import Recipe
-from tacit.service.app import DRIVERS, Deps
+from tacit.service.app import DRIVERS, ServiceEnv
 from tacit.service.base.keys import write_signing_key
 from tacit.service.base.secret_files import write_secret
 from tacit.tlog.checkpoint import NoteKey
@@ -122,10 +122,10 @@ class Stage:
         if self.database:
             write_secret(self.folder / "database", self.database.encode())
 
-    def deps(self, name: str) -> Deps:
+    def deps(self, name: str) -> ServiceEnv:
         self._starts += 1
         entropy = SeededEntropy(f"{name} {self._starts}".encode())
-        return Deps(self.clock, entropy, self.network, self.observer, background=False)
+        return ServiceEnv(self.clock, entropy, self.network, self.observer, background=False)
 
     async def start(self) -> None:
         """Start the analyzer, or end it and start it again; then it reads the log, which also tells it the time."""

@@ -25,7 +25,7 @@ from services.issuer.config import IssuerConfig
 from tacit import media_types
 from tacit.adapters.databases.watermark import Recovery
 from tacit.ports import HttpResponse
-from tacit.service.app import DRIVERS, Deps
+from tacit.service.app import DRIVERS, ServiceEnv
 from tacit.service.base.keys import write_signing_key
 from tacit.service.base.secret_files import write_secret
 from tacit.service.base.vouched import AskingTime
@@ -101,7 +101,7 @@ class Stage:
         return AttesterConfig.model_validate(values | changes)
 
     async def restart(self, recovery: Recovery = Recovery.REFUSE, **changes: object) -> web.Application:
-        deps = Deps(self.clock, ENTROPY, self.between, self.seen, background=False, recovery=recovery)
+        deps = ServiceEnv(self.clock, ENTROPY, self.between, self.seen, background=False, recovery=recovery)
         await self.network.unmount(ATTESTER)
         app = attester.app.create_app(self.config(**changes), deps)
         await self.network.mount(ATTESTER, app)
@@ -142,7 +142,7 @@ class Stage:
 
 @asynccontextmanager
 async def issuing(
-    folder: Path, deps: Callable[[InProcessTransport], Deps], epoch_seconds: int, patch: pytest.MonkeyPatch
+    folder: Path, deps: Callable[[InProcessTransport], ServiceEnv], epoch_seconds: int, patch: pytest.MonkeyPatch
 ) -> AsyncIterator[InProcessTransport]:
     """A network with an issuer that has made its keys; ``attester.credential`` in ``folder`` is shown to it."""
     made = iter(issuer_keys())
@@ -176,8 +176,8 @@ async def staged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
     (tmp_path / "root.pem").write_bytes(authority().root_pem)
     (tmp_path / "revoked.txt").write_text("# SHA-256 of SubjectPublicKeyInfo\n")
 
-    def deps(network: InProcessTransport) -> Deps:
-        return Deps(clock, ENTROPY, network, background=False)
+    def deps(network: InProcessTransport) -> ServiceEnv:
+        return ServiceEnv(clock, ENTROPY, network, background=False)
 
     async with issuing(tmp_path, deps, EPOCH, monkeypatch) as network:
         found = await network.request("GET", ISSUER + WELL_KNOWN_PATH)

@@ -27,7 +27,7 @@ from tacit.messages import CollectionJobResp, Interval, Role
 from tacit.ports import HttpResponse
 from tacit.recipe.derive import task_of
 from tacit.recipe.model import Recipe
-from tacit.service.app import DRIVERS, Deps, make_app
+from tacit.service.app import DRIVERS, ServiceEnv, make_app
 from tacit.service.base.driver import Driver
 from tacit.service.base.secret_files import write_secret
 from tacit.task import Task, seal_aggregate_share
@@ -75,7 +75,7 @@ class LeaderStub:
     answer: bytes | None = None
     requests: list[bytes] = field(default_factory=list)
     polls: int = 0
-    filling: bytes | None = None
+    batch_yield: bytes | None = None
     live: dict[bytes, str] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
     token: str = "leader-secret"
@@ -121,14 +121,14 @@ class LeaderStub:
         assert request.headers["Authorization"] == f"Bearer {self.token}"
         if self.refuse is not None:
             raise self.refuse
-        return web.Response(body=self.filling) if self.filling is not None else web.Response(status=404)
+        return web.Response(body=self.batch_yield) if self.batch_yield is not None else web.Response(status=404)
 
     async def delete(self, request: web.Request) -> web.Response:
         self.deleted.append(request.match_info["job"])
         self.live = {body: job for body, job in self.live.items() if job not in self.deleted}
         return web.Response()
 
-    def app(self, deps: Deps) -> web.Application:
+    def app(self, deps: ServiceEnv) -> web.Application:
         app = make_app("leader", deps)
         jobs = f"/tasks/{self.task.task_id_text}/collection_jobs"
         app.router.add_post(jobs, self.create)
@@ -167,7 +167,7 @@ class Stage:
 
     async def start(self) -> None:
         """Start the collector, or end it and start it again on what it stored."""
-        deps = Deps(self.clock, SeededEntropy(1), self.network, self.observer, background=False)
+        deps = ServiceEnv(self.clock, SeededEntropy(1), self.network, self.observer, background=False)
         await self.inner.mount("http://127.0.0.1:8081", self.leader.app(deps))
         await self.inner.mount(LOG, self.log.app())
         self.app = create_app(self.config(), deps)

@@ -21,7 +21,7 @@ from services.gateway.app import create_app as create_gateway
 from services.gateway.config import GatewayConfig, TargetRule
 from services.gateway.handlers import GATEWAY
 from tacit.codec import b64url
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.secret_files import write_secret
 from tacit.tlog.checkpoint import NoteKey
 from tests.http.agent_world import ENTROPY, GATEWAY_URL, KIT, LOG_URL, Log, World
@@ -51,7 +51,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
                     TargetRule(origin=LOG_URL, path_prefix="/v1/", methods=("GET",)),
                 ),
             ),
-            Deps(clock, ENTROPY.child("gateway"), inner, background=False),
+            ServiceEnv(clock, ENTROPY.child("gateway"), inner, background=False),
         )
         relay_config = RelayConfig(
             state_dir=tmp_path,
@@ -66,7 +66,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         )
         relay = create_relay(
             relay_config,
-            Deps(clock, ENTROPY.child("relay"), inner, background=False),
+            ServiceEnv(clock, ENTROPY.child("relay"), inner, background=False),
         )
         leader, analyzer, server = web.Application(), web.Application(), web.Application()
         leader.router.add_post("/tasks/{task}/reports", upload)

@@ -19,7 +19,7 @@ from services.gateway.targets import http_date
 from tacit import bhttp, ohttp
 from tacit.media_types import OHTTP_REQ, OHTTP_RES, PROBLEM_JSON
 from tacit.ports import HttpResponse
-from tacit.service.app import DRIVERS, Deps
+from tacit.service.app import DRIVERS, ServiceEnv
 from tacit.service.base.config_files import parse_config
 from tacit.service.base.secret_files import write_secret
 
@@ -69,7 +69,7 @@ class Running:
     observed: Observed
     clock: SimClock
     settings: GatewayConfig
-    deps: Deps
+    deps: ServiceEnv
 
     async def restart(self, **changes: Any) -> None:
         """Stop the running application, if any, and start a new one on the same state."""
@@ -141,7 +141,7 @@ async def starting(tmp_path: Path) -> AsyncIterator[Start]:
             }
             config = parse_config(data, GatewayConfig)
             clock, targets, observed = SimClock(now), Targets(), Observed()
-            deps = Deps(clock, SeededEntropy(1), targets, observed, background=False)
+            deps = ServiceEnv(clock, SeededEntropy(1), targets, observed, background=False)
             network = await stack.enter_async_context(InProcessTransport(client_address=CLIENT))
             running = Running(network, targets, observed, clock, config, deps)
             await running.restart()

@@ -29,10 +29,10 @@ from services.helper.app import create_app as create_helper
 from services.helper.config import HelperConfig
 from services.leader.app import create_app as create_leader
 from services.leader.config import LeaderConfig
-from services.shuffler.app import FORWARDING, TELLING, create_app
+from services.shuffler.app import FORWARDING, YIELD_REPORTER, create_app
 from services.shuffler.config import ShufflerConfig
 from services.shuffler.forwarding import Forwarding
-from services.shuffler.progress_reporter import Telling
+from services.shuffler.yield_reporter import YieldReporter
 from tacit import media_types
 from tacit.aggregator.keys import HpkeKey, PeerSecrets, write_hpke_key, write_peer_file
 from tacit.aggregator.log_follower import FOLLOWER
@@ -45,7 +45,7 @@ from tacit.operations.yields import Yield, read_yield
 from tacit.ports import HttpResponse
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Recipe
-from tacit.service.app import DRIVERS, Deps
+from tacit.service.app import DRIVERS, ServiceEnv
 from tacit.service.base.keys import write_signing_key
 from tacit.service.base.secret_files import write_secret
 from tacit.tlog.checkpoint import NoteKey
@@ -95,10 +95,10 @@ class MixedStage:
         for name, token in TOKENS.items():
             write_secret(self.folder / f"{name}.token", token.encode())
 
-    def deps(self, name: str) -> Deps:
+    def deps(self, name: str) -> ServiceEnv:
         self._starts += 1
         entropy = SeededEntropy(f"{name} {self._starts}".encode())
-        return Deps(self.clock, entropy, self.network, self.observer, background=False)
+        return ServiceEnv(self.clock, entropy, self.network, self.observer, background=False)
 
     def _settings(self, name: str, **own: Any) -> dict[str, Any]:
         common = {
@@ -195,8 +195,8 @@ class MixedStage:
         return self.apps["shuffler"][FORWARDING]
 
     @property
-    def telling(self) -> Telling:
-        return self.apps["shuffler"][TELLING]
+    def yield_reporter(self) -> YieldReporter:
+        return self.apps["shuffler"][YIELD_REPORTER]
 
     @property
     def task(self) -> str:
@@ -231,7 +231,7 @@ class MixedStage:
         url = f"{URLS['leader']}/tasks/{self.task}/looks"
         return await self.network.request("POST", url, headers=headers, body=json.dumps(look).encode())
 
-    async def filled(self) -> Yield:
+    async def batch_yield(self) -> Yield:
         """The recipe's yield, as commands and dashboard read it from the collector."""
         await {type(one).__name__: one for one in self.collector[DRIVERS]}["Recipes"].step()
         access = CollectorAccess(COLLECTOR_URL, LOG, lambda: TOKENS["operator"])

@@ -17,7 +17,7 @@ from tacit.codec import b64url
 from tacit.ports import HttpResponse
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit
-from tacit.service.app import DEPS
+from tacit.service.app import SERVICE_ENV
 from tacit.service.base.secret_files import write_secret
 from tests.http.test_recipe_server import COLLECTOR, URL, Server
 
@@ -64,7 +64,7 @@ class ModelServer(Server):
     async def after(self, recipe: Recipe, seconds: int) -> None:
         """It is ``seconds`` after the end of ``recipe``, and the server has looked for files to delete."""
         self.clock.jump(recipe.interval.end + seconds - self.clock.now())
-        self.app[DEPS].vouched.hear("a witness", self.clock.now())
+        self.app[SERVICE_ENV].vouched.hear("a witness", self.clock.now())
         await self.app[MODELS].step()
 
     async def name(self, file: bytes) -> str:

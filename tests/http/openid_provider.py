@@ -22,7 +22,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from services.admin.app import create_app
 from tacit.codec import b64url
 from tacit.ports import Clock
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.config import Listen
 from tacit.service.run import started
 from tests.http.admin_stage import Stage
@@ -145,7 +145,7 @@ async def admitting(stage: Stage, issuer: str, **openid: Any) -> AsyncIterator[s
     url = f"http://127.0.0.1:{port}"
     wanted = {"issuer": issuer, "client_id": CLIENT, "name": "Example's account", **openid}
     config = stage.config(public_url=url, openid=wanted)
-    deps = Deps(stage.clock, SeededEntropy(port), stage.network, background=False)
+    deps = ServiceEnv(stage.clock, SeededEntropy(port), stage.network, background=False)
     async with started(create_app(config, deps), Listen(port=port), grace_seconds=2):
         yield url
 

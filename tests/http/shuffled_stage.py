@@ -133,7 +133,7 @@ class ShuffledStage(Stage):
         url = f"{ANALYZER_URL}/recipes/{recipe.hash_text}/looks"
         return await self.network.request("POST", url, headers=headers, body=json.dumps(look).encode())
 
-    async def filling(self, recipe: Recipe) -> dict[str, Any]:
+    async def batch_yield(self, recipe: Recipe) -> dict[str, Any]:
         """How far the recipe is filled, as the collector reads it."""
         headers = {"Authorization": f"Bearer {COLLECTOR_TOKEN}"}
         url = f"{ANALYZER_URL}/recipes/{recipe.hash_text}/yield"

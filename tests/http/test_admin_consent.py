@@ -18,7 +18,7 @@ from services.admin.app import create_app
 from tacit.adapters.databases.watermark import Recovery
 from tacit.client import AsyncOperator, Change, ConflictError, ForbiddenError, Person
 from tacit.errors import UsageError
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.config import Listen
 from tacit.service.base.secret_files import write_secret
 from tacit.service.run import started
@@ -226,7 +226,7 @@ async def test_the_client_asks_reads_consents_and_refuses(stage: Stage) -> None:
 async def test_two_administrators_make_an_approver_on_the_command_line(
     stage: Stage, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    deps = Deps(stage.clock, SeededEntropy(7), stage.network, background=False)
+    deps = ServiceEnv(stage.clock, SeededEntropy(7), stage.network, background=False)
     await stage.inner.unmount(ADMIN_URL)
     lines: dict[str, list[str]] = {}
     async with started(create_app(stage.config(persons=2), deps), Listen(), grace_seconds=2) as listening:

@@ -16,7 +16,7 @@ from tests.http.test_admin_passkeys import (
     NEEDED,
     ORIGIN,
     REFUSED,
-    Seat,
+    SignedInBrowser,
     approver,
     invited,
     seat,
@@ -109,7 +109,7 @@ async def test_a_registration_is_worth_nothing_in_another_session_and_not_twice(
     )
     made = thief.authenticator.make(asked["options"])  # the thief saw what the victim's browser was asked
 
-    async def registered(who: Seat, text: str) -> tuple[int, str]:
+    async def registered(who: SignedInBrowser, text: str) -> tuple[int, str]:
         body = {"invitation": text, "credential": made}
         answer, found = await stage.call("POST", "/v1/passkeys", body, **who.signed_in)
         return answer.status, str(found.get("type", "")).removeprefix("urn:tacit:")
@@ -141,7 +141,7 @@ async def test_one_invitation_used_many_times_at_once_registers_one_passkey(stag
     )
 
     async def registered(number: int) -> int:
-        own = Seat(stage, person.signed_in["headers"])
+        own = SignedInBrowser(stage, person.signed_in["headers"])
         own.authenticator.id = b"credential-%d" % number
         body = {"invitation": invitation, "credential": own.authenticator.make(asked["options"])}
         answer, _ = await stage.call("POST", "/v1/passkeys", body, **person.signed_in)

@@ -26,7 +26,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
         yield running
 
 
-class Seat:
+class SignedInBrowser:
     """A browser of somebody who is signed in, with an authenticator."""
 
     def __init__(self, stage: Stage, headers: dict[str, str]) -> None:
@@ -57,10 +57,10 @@ class Seat:
         return await self.act(question, self.authenticator.show(await self.options(question)))
 
 
-async def seat(stage: Stage, role: str) -> Seat:
+async def seat(stage: Stage, role: str) -> SignedInBrowser:
     answer, document = await stage.call("POST", "/v1/session", {"key": key_of(role)}, role=None, status=201)
     cookie = answer.headers["set-cookie"].partition(";")[0]
-    return Seat(stage, {"Cookie": cookie, "X-CSRF-Token": document["csrf"]})
+    return SignedInBrowser(stage, {"Cookie": cookie, "X-CSRF-Token": document["csrf"]})
 
 
 async def invited(stage: Stage, role: str) -> str:
@@ -70,7 +70,7 @@ async def invited(stage: Stage, role: str) -> str:
     return str(made["invitation"])
 
 
-async def approver(stage: Stage) -> Seat:
+async def approver(stage: Stage) -> SignedInBrowser:
     """An approver who is signed in and has a passkey."""
     found = await seat(stage, "approver")
     assert await found.register(await invited(stage, "approver")) == (201, "")

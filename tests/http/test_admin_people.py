@@ -24,7 +24,7 @@ from services.admin.questions.events import MOST_LISTENING, MOST_STREAMS
 from services.admin.storage import audit
 from services.admin.storage.store import AdminTx
 from tacit.errors import UsageError
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.secret_files import write_secret
 from tacit.service.http.auth import token_digest
 from tests.http.admin_stage import ADMIN_URL, SURVEY, Stage, key_of, serving
@@ -270,7 +270,7 @@ async def test_a_file_of_first_people_without_an_administrator_is_refused_in_one
 ) -> None:
     write_secret(stage.folder / "first.json", people.encode())
     config = stage.config(people=stage.folder / "first.json", state_dir=stage.folder / "fresh")
-    app = create_app(config, Deps(stage.clock, stage.admin.deps.entropy, stage.network, background=False))
+    app = create_app(config, ServiceEnv(stage.clock, stage.admin.deps.entropy, stage.network, background=False))
     assert app[ADMIN].collector is None
     with pytest.raises(UsageError, match=r"first\.json: (must be|names no administrator)"):
         await stage.inner.mount("http://127.0.0.1:8099", app)

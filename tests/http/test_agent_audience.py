@@ -8,7 +8,7 @@ import pytest
 
 from client_agent.agent import Agent
 from client_agent.data.sources import CallableSource, Value
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from client_agent.journal import Entry, MemoryAgentStore, State
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import CENSUS_ATTRIBUTES
@@ -37,7 +37,7 @@ async def met(
 
     store = MemoryAgentStore()
     await give_token(store)
-    deps = AgentDeps(world.clock, SeededEntropy(b"audience").child(str(next(world.numbers))), world.network)
+    deps = AgentEnv(world.clock, SeededEntropy(b"audience").child(str(next(world.numbers))), world.network)
     policy = POLICY.model_copy(update={"min_audience": min_audience})
     agent = Agent(world.config(attributes=attributes), policy, deps, store, CallableSource(read), Device())
     await agent.step()

@@ -9,7 +9,7 @@ import pytest
 
 from client_agent.agent import Agent
 from client_agent.data.sources import CallableSource
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from client_agent.journal import MemoryAgentStore, State
 from client_agent.seen_leaves import over_epoch
 from infra.lab.kit.clock import SimClock
@@ -44,7 +44,7 @@ class Stepped:
 async def device(world: World, clock: Stepped) -> tuple[Agent, MemoryAgentStore]:
     store = MemoryAgentStore()
     await give_token(store)
-    deps = AgentDeps(clock, ENTROPY.child("stepped"), world.network)
+    deps = AgentEnv(clock, ENTROPY.child("stepped"), world.network)
     return Agent(world.config(), world.policy, deps, store, CallableSource(lambda _metric: 3), Device()), store
 
 

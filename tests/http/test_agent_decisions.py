@@ -10,7 +10,7 @@ import pytest
 from client_agent.agent import Agent, journal_table
 from client_agent.common import UPLOAD_RATE, Common
 from client_agent.data.sources import CallableSource, Value
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from client_agent.journal import AgentStore, Fact, MemoryAgentStore, State, Trouble
 from client_agent.store import SqlAgentStore
 from infra.lab.kit.entropy import SeededEntropy
@@ -107,7 +107,7 @@ async def test_an_unreadable_source_is_told_to_the_owner_and_is_no_reason_to_wai
         raise UsageError("data.csv: cannot read the data source")
 
     _, store = await world.device()
-    deps = AgentDeps(world.clock, SeededEntropy(b"d"), world.network)
+    deps = AgentEnv(world.clock, SeededEntropy(b"d"), world.network)
     agent = Agent(world.config(), KIT.policy, deps, store, CallableSource(read), Device())
     await agent.step()
     assert (await only(store)).state is State.SCHEDULED
@@ -120,7 +120,7 @@ async def test_an_unreadable_source_is_told_to_the_owner_and_is_no_reason_to_wai
 
 @pytest.mark.parametrize("most", UPLOADS)
 async def test_no_request_is_larger_than_the_policy_of_its_device_says(world: World, most: int) -> None:
-    deps = AgentDeps(world.clock, SeededEntropy(b"d"), world.network)
+    deps = AgentEnv(world.clock, SeededEntropy(b"d"), world.network)
     policy = KIT.policy.model_copy(update={"max_upload": most})
     agent = Agent(world.config(), policy, deps, MemoryAgentStore(), CallableSource(lambda _: None), Device())
     await agent.sync()

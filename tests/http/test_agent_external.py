@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from client_agent.agent import Agent
 from client_agent.data.sources import CallableSource
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from client_agent.journal import Fact, MemoryAgentStore, State
 from client_agent.learning.flower import FlowerLearner
 from infra.lab.kit.learning import LEARNING, METRIC, external, model_of, training_series
@@ -69,7 +69,7 @@ async def agent_of(
     store = MemoryAgentStore()
     await hold_tokens(store, external_series())
     learner = None if fits is None else FlowerLearner(METRIC, Client(fits))
-    deps = AgentDeps(world.clock, ENTROPY.child(f"application {next(world.numbers)}"), world.network, learner)
+    deps = AgentEnv(world.clock, ENTROPY.child(f"application {next(world.numbers)}"), world.network, learner)
     return Agent(world.config(), world.policy, deps, store, CallableSource(asked.append), Device()), store
 
 

@@ -10,7 +10,7 @@ import pytest
 from client_agent.agent import Agent
 from client_agent.cached_store import RememberedStore
 from client_agent.data.sources import CallableSource
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from client_agent.journal import State
 from client_agent.panprivate.watches import FOLDER, Watches
 from client_agent.runner import DATABASE
@@ -92,7 +92,7 @@ class Street:
         store = RememberedStore(kept)
         await give_token(store)
         watches = Watches(folder / FOLDER, clock, entropy, disk)
-        source, deps = CallableSource(lambda _metric: None), AgentDeps(clock, entropy, self.world.network)
+        source, deps = CallableSource(lambda _metric: None), AgentEnv(clock, entropy, self.world.network)
         agent = Agent(self.world.config(), KIT.policy, deps, store, source, Device(), watches)
         await agent.sync()
         return Home(agent, store, folder, self.recipe, clock, entropy, disk)

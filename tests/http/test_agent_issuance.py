@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from client_agent.agent import Agent
 from client_agent.data.sources import CallableSource
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from client_agent.journal import MemoryAgentStore, State
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
@@ -125,7 +125,7 @@ async def test_issuance_looks_the_same_whatever_the_coin_says(world: World) -> N
         agent = Agent(
             world.config(timing={"poll_seconds": 1e6}),
             KIT.policy,
-            AgentDeps(clock, OneDevice(recipe.hash_text), world.network),
+            AgentEnv(clock, OneDevice(recipe.hash_text), world.network),
             store,
             CallableSource(lambda _metric: 3),
             Device(),

@@ -61,7 +61,7 @@ async def test_a_device_comes_back_no_sooner_than_the_relay_asks_for(
     closed.answer = HttpResponse(status, {"retry-after": said, "date": formatdate(now, usegmt=True)}, b"")
     for _ in range(MINUTES * 60 // 5):
         await agent.step()
-        agent.hasten(1.0)
+        agent.poll_within(1.0)
         world.clock.jump(5.0)
     assert len(closed.sent) == 2, "relay and attester"
     for times in closed.sent.values():

@@ -16,7 +16,7 @@ from scipy import stats
 from client_agent.agent import Agent
 from client_agent.config import Budget
 from client_agent.data.sources import CallableSource
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from client_agent.device_rules import spent
 from client_agent.journal import AgentStore, Entry, MemoryAgentStore, Prefetch, SeriesDraw, State
 from client_agent.series import Participation
@@ -378,7 +378,7 @@ async def test_a_source_is_given_what_the_round_asks_about(world: World) -> None
 
     store = MemoryAgentStore()
     await hold_tokens(store, donated())
-    deps = AgentDeps(world.clock, ENTROPY.child("round input"), world.network)
+    deps = AgentEnv(world.clock, ENTROPY.child("round input"), world.network)
     source = CallableSource(lambda _metric: None, answer)
     agent = Agent(world.config(), KIT.policy, deps, store, source, Device())
     world.log.add(KIT.series_leaf(donated()), *leaves_of(KIT.round(donated(), 0, "prefix ab")))

@@ -9,8 +9,7 @@ import pytest
 
 from client_agent.agent import Agent
 from client_agent.data.sources import CallableSource
-from client_agent.deciding import Deps as AgentDeps
-from client_agent.deciding import first_start
+from client_agent.deciding import AgentEnv, first_start
 from client_agent.journal import Entry, MemoryAgentStore, State
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import EPOCH
@@ -42,7 +41,7 @@ async def decided(world: World, seconds: float, *recipes: Recipe) -> dict[str, E
             world.clock.jump(seconds)
         return 3
 
-    deps = AgentDeps(world.clock, SeededEntropy(b"slow"), world.network)
+    deps = AgentEnv(world.clock, SeededEntropy(b"slow"), world.network)
     agent = Agent(world.config(), KIT.policy, deps, store, CallableSource(slow), Device())
     await agent.sync()
     await agent.consider()

@@ -11,8 +11,7 @@ import pytest
 
 from client_agent.agent import Agent
 from client_agent.data.sources import CallableSource, Value
-from client_agent.deciding import Deps as AgentDeps
-from client_agent.deciding import first_start
+from client_agent.deciding import AgentEnv, first_start
 from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, State, Trouble
 from infra.lab.kit.learning import LEARNING, METRIC, Model, model_of, training_series
 from infra.lab.kit.network import LOSE_REQUEST
@@ -109,7 +108,7 @@ async def test_a_device_that_never_gets_the_model_takes_no_part_and_pays_nothing
     asked: list[str] = []
     store = MemoryAgentStore()
     await hold_tokens(store, SERIES)
-    deps = AgentDeps(world.clock, ENTROPY.child("withheld"), world.network)
+    deps = AgentEnv(world.clock, ENTROPY.child("withheld"), world.network)
     agent = Agent(world.config(), world.policy, deps, store, CallableSource(asked.append), Device())
     await looked(agent)
     world.clock.jump(first_start(first) + 1 - world.clock.now())
@@ -276,7 +275,7 @@ async def test_a_device_that_trains_nothing_refuses_before_fetch_data_draw_and_c
     asked: list[str] = []
     store = MemoryAgentStore()
     await hold_tokens(store, SERIES)
-    deps = AgentDeps(world.clock, ENTROPY.child("no training"), world.network)
+    deps = AgentEnv(world.clock, ENTROPY.child("no training"), world.network)
     options = prepared(monkeypatch)
     agent = Agent(world.config(**options), world.policy, deps, store, CallableSource(asked.append), Device())
     await looked(agent)

@@ -32,7 +32,7 @@ from tacit.models.devices import device_side
 from tacit.models.interfaces.device import Fate
 from tacit.ohttp import REQUEST_CLASSES, SIZE_CLASSES, KeyConfig, generate_key_config
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.secret_files import write_secret
 from tacit.version import DAP_18, DAP_19
 from tests.http.aggregator_pair import both_aggregators
@@ -108,12 +108,12 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
                 relay_bearer=tmp_path / "relay.token",
                 targets=(TargetRule(origin=leader, path_prefix="/tasks/", bearer=tmp_path / "leader" / "gateway"),),
             ),
-            Deps(pair.clock, ENTROPY.child("gateway"), behind, background=False),
+            ServiceEnv(pair.clock, ENTROPY.child("gateway"), behind, background=False),
         )
         await pair.inner.mount(GATEWAY_URL, gateway)
         relay = create_relay(
             RelayConfig(state_dir=tmp_path, gateway_url=GATEWAY_URL, gateway_bearer=tmp_path / "relay.token"),
-            Deps(pair.clock, ENTROPY.child("relay"), pair.inner, background=False),
+            ServiceEnv(pair.clock, ENTROPY.child("relay"), pair.inner, background=False),
         )
         await pair.inner.mount(RELAY, relay)
         network, store = FaultyTransport(pair.inner), MemoryAgentStore()

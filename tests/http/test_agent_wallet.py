@@ -31,7 +31,7 @@ from tacit import media_types
 from tacit.backoff import NEVER
 from tacit.codec import b64url
 from tacit.ports import HttpResponse
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.tlog.leaves import IssuerDirectory, SlotKey
 from tacit.tokens.attestation import SoftwareDevice
 from tacit.tokens.binding import Preimages
@@ -89,8 +89,8 @@ async def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     clock = SimClock(NOW)
     (tmp_path / "root.pem").write_bytes(ROOT.root_pem)
 
-    def deps(network: InProcessTransport) -> Deps:
-        return Deps(clock, ENTROPY, network, background=False)
+    def deps(network: InProcessTransport) -> ServiceEnv:
+        return ServiceEnv(clock, ENTROPY, network, background=False)
 
     config = AttesterConfig(
         state_dir=tmp_path / "attester",

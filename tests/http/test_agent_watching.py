@@ -10,7 +10,7 @@ import pytest
 
 from client_agent.agent import Agent
 from client_agent.data.sources import CallableSource
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, State, Trouble
 from client_agent.panprivate import watches as watches_module
 from client_agent.panprivate.recipes import plan_of
@@ -51,7 +51,7 @@ class Stage:
             self.watches.close()
         self.number += 1
         entropy = ENTROPY.child(f"watching {self.folder} {self.number}"[-40:])
-        deps = AgentDeps(self.world.clock, entropy, self.world.network)
+        deps = AgentEnv(self.world.clock, entropy, self.world.network)
         self.watches = Watches(self.folder, deps.clock, deps.entropy)
         source = CallableSource(lambda _metric: None)
         return Agent(self.world.config(**config), KIT.policy, deps, self.store, source, Device(), self.watches)

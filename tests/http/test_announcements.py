@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from client_agent.agent import Agent
 from client_agent.config import AgentConfig
 from client_agent.data.sources import CallableSource
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from client_agent.hints import Hints, check_broker
 from client_agent.journal import MemoryAgentStore
 from infra.backing.mosquitto import MosquittoServer
@@ -33,7 +33,7 @@ from tacit.codec import b64url
 from tacit.errors import DecodeError, UsageError
 from tacit.ports import MAX_ANNOUNCEMENT, Announcement, HttpResponse, Subscription, TransportError
 from tacit.service.announcements import KEYS, LOG, RECIPES, encode_size, parse_size, wake_on_announcements
-from tacit.service.app import Deps, make_app
+from tacit.service.app import ServiceEnv, make_app
 from tacit.service.base.backends import AnnouncerConfig, RedisConfig, make_announcer
 from tacit.service.base.secret_files import write_secret
 from tacit.tlog.checkpoint import NoteKey
@@ -81,7 +81,7 @@ async def test_recipe_server_announces_what_it_committed(mosquitto: MosquittoSer
         }
     )
     write_secret(tmp_path / "log.key", b64url(KIT.keys["log"].private).encode())
-    app = create_app(config, Deps(SimClock(NOW), OsEntropy(), InProcessTransport(), background=False))
+    app = create_app(config, ServiceEnv(SimClock(NOW), OsEntropy(), InProcessTransport(), background=False))
     async with InProcessTransport() as network, listening(mosquitto) as reader:
         heard = {topic: reader.subscribe(topic) for topic in (LOG, KEYS, RECIPES)}
         await network.mount("http://127.0.0.1:8084", app)
@@ -101,7 +101,7 @@ async def test_service_is_woken_when_the_log_grew_and_by_nothing_else(
     publisher = make_announcer(
         announcer_config(tmp_path, mosquitto, publisher=True), "test", SystemClock(), OsEntropy(), insecure=False
     )
-    app = make_app("collector", Deps(SystemClock(), OsEntropy(), InProcessTransport()))
+    app = make_app("collector", ServiceEnv(SystemClock(), OsEntropy(), InProcessTransport()))
     wake = asyncio.Event()
     wake_on_announcements(app, announcer_config(tmp_path, mosquitto, publisher=False), wake, insecure=False)
     await publisher.open()
@@ -120,7 +120,7 @@ async def test_service_is_woken_when_the_log_grew_and_by_nothing_else(
 
 async def test_service_runs_where_its_broker_does_not(tmp_path: Path) -> None:
     write_secret(tmp_path / "mqtt.url", b"mqtt://127.0.0.1:1")
-    app = make_app("collector", Deps(SystemClock(), OsEntropy(), InProcessTransport()))
+    app = make_app("collector", ServiceEnv(SystemClock(), OsEntropy(), InProcessTransport()))
     wake_on_announcements(app, AnnouncerConfig(mqtt=tmp_path / "mqtt.url"), asyncio.Event(), insecure=False)
     async with InProcessTransport() as network:
         await network.mount("http://127.0.0.1:8010", app)
@@ -131,10 +131,10 @@ class Recorded:
     """Stands where an agent does."""
 
     def __init__(self) -> None:
-        self.hastened: list[float] = []
+        self.polls: list[float] = []
 
-    def hasten(self, within: float) -> None:
-        self.hastened.append(within)
+    def poll_within(self, within: float) -> None:
+        self.polls.append(within)
 
 
 async def test_device_is_hastened_by_announcements_of_a_size_only() -> None:
@@ -146,10 +146,10 @@ async def test_device_is_hastened_by_announcements_of_a_size_only() -> None:
             await settle()
         announcer.publish(RECIPES, b"5")
         await settle()
-        assert (agent.hastened, wake.is_set()) == ([], False)
+        assert (agent.polls, wake.is_set()) == ([], False)
         announcer.publish(LOG, b"5")
         await settle()
-        assert (agent.hastened, wake.is_set()) == ([30.0], True)
+        assert (agent.polls, wake.is_set()) == ([30.0], True)
 
 
 class Counting:
@@ -166,7 +166,7 @@ class Counting:
 
 
 def device(clock: SimClock, network: Counting, **changes: Any) -> Agent:
-    deps = AgentDeps(clock, SeededEntropy(b"hastened"), network)
+    deps = AgentEnv(clock, SeededEntropy(b"hastened"), network)
     return Agent(
         agent_config(**changes), KIT.policy, deps, MemoryAgentStore(), CallableSource(lambda _metric: 1), NoDevice()
     )
@@ -209,8 +209,8 @@ async def test_hastened_device_polls_once_at_a_random_moment_of_the_delay() -> N
     later = await agent.poll()
     assert later - NOW > 60_000
     assert await agent.poll() == later
-    agent.hasten(30.0)
-    agent.hasten(30.0)
+    agent.poll_within(30.0)
+    agent.poll_within(30.0)
     due = await agent.poll()
     assert NOW < due < NOW + 30
     clock.jump(due - NOW)
@@ -222,7 +222,7 @@ async def test_announcements_without_end_cost_one_poll_per_delay() -> None:
     clock, network = SimClock(float(NOW)), Counting()
     agent = device(clock, network)
     for _ in range(900):
-        agent.hasten(30.0)
+        agent.poll_within(30.0)
         await agent.poll()
         clock.jump(1)
     assert 900 / 30 - 2 <= network.asked <= 900 / 30 + 2

@@ -17,11 +17,11 @@ from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import Abort, drop_frames
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.app import Deps, make_app
+from tacit.service.app import ServiceEnv, make_app
 from tacit.service.base.group_commit import GroupCommitter
-from tacit.service.batcher import FrameBounds, Framing
-from tacit.service.fast_routes import add_hot_route
-from tacit.service.http.fast_reader import Asking, HotRoute, Respond
+from tacit.service.batcher import Batcher, FrameBounds
+from tacit.service.fast_routes import add_fast_route
+from tacit.service.http.fast_reader import Asking, FastRoute, Respond
 from tacit.service.http.problems import Answer
 from tacit.service.run import Runner
 
@@ -40,9 +40,9 @@ class Nowhere:
 class Failing:
     """Raises errors from frames that hold something, by way of what gathers requests; ``held`` says what is left."""
 
-    def __init__(self, deps: Deps) -> None:
+    def __init__(self, deps: ServiceEnv) -> None:
         self.held: list[weakref.ref[Held]] = []
-        self._framing: Framing[object, object] = Framing(FrameBounds(8, 1000, 0.0), deps, self._refuse)
+        self._batcher: Batcher[object, object] = Batcher(FrameBounds(8, 1000, 0.0), deps, self._refuse)
         self._committer: GroupCommitter[object, object] = GroupCommitter(self._refuse, 8, 0, deps.clock)
 
     async def _refuse(self, items: Sequence[object]) -> list[object]:
@@ -60,7 +60,7 @@ class Failing:
             raise Abort("urn:x:z", status=410) from error
 
     async def in_a_frame(self) -> Answer:
-        await self._framing.submit(Held(), 1)
+        await self._batcher.submit(Held(), 1)
         return Answer()
 
     async def in_a_group(self) -> Answer:
@@ -87,7 +87,7 @@ def _no_search() -> Iterator[None]:
 @pytest.mark.parametrize("way", ["alone", "wrapped", "in_a_frame", "in_a_group", "in_a_circle"])
 @pytest.mark.parametrize("route", ["hot", "aiohttp"])
 async def test_what_the_raising_frames_held_is_free_once_the_error_is_answered(route: str, way: str) -> None:
-    deps = Deps(SimClock(), SeededEntropy(1), Nowhere())
+    deps = ServiceEnv(SimClock(), SeededEntropy(1), Nowhere())
     app = make_app("probe", deps)
     failing = Failing(deps)
     respond: Callable[[], Coroutine[Any, Any, Answer]] = getattr(failing, way)
@@ -99,7 +99,7 @@ async def test_what_the_raising_frames_held_is_free_once_the_error_is_answered(r
         await respond()
         return web.Response()
 
-    add_hot_route(app, HotRoute("/hot", TYPE, 100, admit))
+    add_fast_route(app, FastRoute("/hot", TYPE, 100, admit))
     app.router.add_post("/aiohttp", get)
     runner = Runner(app)
     await runner.setup()

@@ -28,7 +28,7 @@ from tacit.aggregator.parties import PARTIES
 from tacit.media_types import OHTTP_REQ, OHTTP_RES
 from tacit.messages import Role, UploadRequest
 from tacit.ports import HttpResponse
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.config import Limits, Listen
 from tacit.service.http.admission import Admission
 from tacit.service.http.server import Server
@@ -62,7 +62,7 @@ class Gateway:
 async def relay(folder: Path) -> AsyncIterator[str]:
     """The URL of a relay whose gateway answers at once."""
     settings = RelayConfig(state_dir=folder, gateway_url="http://127.0.0.1:9")
-    app = create_relay(settings, Deps(SystemClock(), ENTROPY, Gateway(), background=False))
+    app = create_relay(settings, ServiceEnv(SystemClock(), ENTROPY, Gateway(), background=False))
     async with started(app, Listen(), grace_seconds=0.1) as ready:
         yield ready.url
 
@@ -92,7 +92,7 @@ async def listening(folder: Path, **limits: object) -> AsyncIterator[Listening]:
     """A relay whose listener has these ``Limits``."""
     gateway = Gateway()
     settings = RelayConfig(state_dir=folder, gateway_url="http://127.0.0.1:9")
-    app = create_relay(settings, Deps(SystemClock(), ENTROPY, gateway, background=False))
+    app = create_relay(settings, ServiceEnv(SystemClock(), ENTROPY, gateway, background=False))
     runner = Runner(app, grace_seconds=0.1, limits=Limits.model_validate(limits))
     await runner.setup()
     try:
@@ -161,7 +161,7 @@ async def test_a_leader_takes_uploads_beside_80_that_keep_silent(tmp_path: Path)
     kit = make_task_kit()
     config = LeaderConfig.model_validate(settings_of(tmp_path, kit, Role.LEADER))
     clock = SimClock(float(kit.task.start_seconds))
-    app = create_leader(config, Deps(clock, ENTROPY, Gateway(), background=False))
+    app = create_leader(config, ServiceEnv(clock, ENTROPY, Gateway(), background=False))
     app[PARTIES].add(party_of(kit, Role.LEADER))
     path, media_type = f"/tasks/{kit.task.task_id_text}/reports", media_types.dap("upload-req")
     body = UploadRequest((kit.reports(1).valid(1),)).encode()
@@ -302,7 +302,7 @@ async def test_connections_that_never_greet_in_tls_are_counted_and_give_way(tmp_
     certificate, key = authority.issue("relay")
     listen = Listen(tls_cert=certificate, tls_key=key, limits=Limits(connections=20))
     settings = RelayConfig(state_dir=tmp_path, gateway_url="http://127.0.0.1:9")
-    app = create_relay(settings, Deps(SystemClock(), ENTROPY, Gateway(), background=False))
+    app = create_relay(settings, ServiceEnv(SystemClock(), ENTROPY, Gateway(), background=False))
     async with AsyncExitStack() as stack:
         url = (await stack.enter_async_context(started(app, listen, grace_seconds=0.1))).url
         host, port = url.removeprefix("https://").split(":")

@@ -26,7 +26,7 @@ from tacit import media_types
 from tacit.adapters.databases.watermark import Recovery
 from tacit.codec import b64url
 from tacit.errors import UsageError
-from tacit.service.app import DRIVERS, Deps
+from tacit.service.app import DRIVERS, ServiceEnv
 from tacit.service.base.secret_files import write_secret
 from tacit.service.base.vouched import ASK_SECONDS
 from tacit.tokens.attestation import (
@@ -296,7 +296,7 @@ async def test_a_wrong_issuer_credential_gives_502_and_keeps_the_debit(stage: St
 
 
 async def test_an_attester_without_a_credential_or_with_a_distant_http_issuer_does_not_start(stage: Stage) -> None:
-    deps = Deps(stage.clock, ENTROPY, stage.between, background=False)
+    deps = ServiceEnv(stage.clock, ENTROPY, stage.between, background=False)
     with pytest.raises(UsageError, match="issuer_credential"):
         attester.app.create_app(stage.config(issuer_credential=None), deps)
     with pytest.raises(UsageError, match="plain http"):

@@ -26,7 +26,7 @@ from tacit import media_types
 from tacit.messages import AggregateShare, CollectionJobReq, HpkeCiphertext, HpkeConfig, Role
 from tacit.ports import HttpResponse, TransportError
 from tacit.roles.collector import collection_request
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.http.live_tokens import NO_TOKEN
 from tacit.task import BatchClose
 from tests.http.aggregator_pair import both_aggregators
@@ -191,7 +191,7 @@ async def test_a_result_that_the_recipe_server_never_takes_keeps_no_other_back()
         for number in range(40):
             document = json.dumps({"number": number, "bad": number < 30})
             await tx.add_result(Result(f"collection {number:02}", bytes(32), number, document))
-    deps = Deps(SimClock(0.0), SeededEntropy(1), server, background=False)
+    deps = ServiceEnv(SimClock(0.0), SeededEntropy(1), server, background=False)
     driver = PublishDriver(store, PublishConfig(url="http://127.0.0.1:1", token=Path("token")), NO_TOKEN, deps)
     for _ in range(3):
         with pytest.raises(TransportError, match="422"):

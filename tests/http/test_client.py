@@ -36,7 +36,7 @@ from tacit.codec import b64url
 from tacit.errors import FieldError, UsageError
 from tacit.ports import HttpResponse, Transport
 from tacit.recipe.writing.survey import Survey
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.config import Listen
 from tacit.service.base.secret_files import write_secret
 from tacit.service.run import started
@@ -286,7 +286,7 @@ def test_what_cannot_be_used_is_said_at_once(url: str, options: dict[str, str]) 
 async def test_the_example_of_the_document_runs_as_printed(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "client.md").read_text(), re.DOTALL)
     await stage.inner.unmount(ADMIN_URL)
-    app = create_app(stage.config(), Deps(stage.clock, SeededEntropy(5), stage.network, background=False))
+    app = create_app(stage.config(), ServiceEnv(stage.clock, SeededEntropy(5), stage.network, background=False))
     for name, role in (("analyst", "analyst"), ("approver", "approver"), ("admin", "administrator")):
         write_secret(stage.folder / f"{name}.key", key_of(role).encode())
     monkeypatch.chdir(stage.folder)

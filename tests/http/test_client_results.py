@@ -31,7 +31,7 @@ from tacit.client import (
 from tacit.errors import UsageError
 from tacit.ports import TransportError
 from tacit.recipe.model import Recipe
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.config import Listen
 from tacit.service.run import started
 from tests.http.admin_collector import CollectorStub, access, beside
@@ -149,7 +149,7 @@ async def test_who_listens_is_told_what_happens_and_when_something_may_have_been
     clock = SimClock(autojump=0.02)
 
     def app(number: int) -> web.Application:
-        deps = Deps(stage.clock, SeededEntropy(5 + number), stage.network, background=False)
+        deps = ServiceEnv(stage.clock, SeededEntropy(5 + number), stage.network, background=False)
         return create_app(stage.config(**access(stage)), deps)
 
     heard: list[Event] = []

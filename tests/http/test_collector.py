@@ -11,7 +11,7 @@ from infra.lab.kit.network import (
     LOSE_RESPONSE,
     matching,
 )
-from tacit.aggregator.batch_yield import Filling, Look
+from tacit.aggregator.batch_yield import BatchYield, Look
 from tacit.errors import DapAbort, DapProblem, Refusal
 from tacit.operations.results import CollectorAccess
 from tacit.operations.yields import read_yield
@@ -205,8 +205,8 @@ async def test_a_yield_is_passed_on_as_the_leader_tells_it_and_to_the_operator_a
         "the leader does not serve this recipe: not yet, or no longer",
     )
     size = stage.recipe.batch.min_batch_size
-    told = Filling(stage.leader.task.task_id_text, size, (Look(1, 1_700_000_000, 3),), 1_700_000_600)
-    stage.leader.filling = json.dumps(told.document()).encode()
+    told = BatchYield(stage.leader.task.task_id_text, size, (Look(1, 1_700_000_000, 3),), 1_700_000_600)
+    stage.leader.batch_yield = json.dumps(told.document()).encode()
     answer, document = await stage.call("GET", path)
     assert (answer.status, document) == (200, told.document())
 
@@ -216,7 +216,7 @@ async def test_a_yield_is_passed_on_as_the_leader_tells_it_and_to_the_operator_a
     exact = await read_yield(stage.inner, access, stage.recipe, 1_700_000_000.0, released=size + 3)
     assert (exact.contributions, exact.exact) == (size + 3, True)
 
-    stage.leader.filling = b'{"looks": []}'
+    stage.leader.batch_yield = b'{"looks": []}'
     assert (await stage.call("GET", path))[0].status == 502
     stage.leader.refuse = DapAbort(DapProblem.UNRECOGNIZED_TASK)
     assert (await stage.call("GET", path))[0].status == 404

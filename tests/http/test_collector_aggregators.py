@@ -29,7 +29,7 @@ from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.derive import task_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.service.app import DRIVERS, Deps
+from tacit.service.app import DRIVERS, ServiceEnv
 from tacit.service.base.secret_files import write_secret
 from tacit.tlog.checkpoint import NoteKey
 from tests.http.aggregator_pair import both_aggregators
@@ -52,7 +52,7 @@ class Stage:
 
     async def start(self) -> None:
         """Start the collector, or start it again on its database."""
-        deps = Deps(self.pair.clock, SeededEntropy(5), self.pair.network, background=False)
+        deps = ServiceEnv(self.pair.clock, SeededEntropy(5), self.pair.network, background=False)
         self.app = create_app(self.config, deps)
         await self.pair.inner.mount(COLLECTOR, self.app)
 

@@ -23,7 +23,7 @@ from tacit.models.secure_aggregation.collector import DapSource
 from tacit.ports import HttpResponse
 from tacit.recipe.derive import task_of
 from tacit.roles.collector import AggregateResult, collection_request
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.http.live_tokens import NO_TOKEN
 from tacit.task import Task
 from tests.http.collector_stage import LeaderStub
@@ -91,7 +91,7 @@ async def test_a_poll_that_ends_while_a_step_is_under_way_is_not_begun_again_fro
     store = CollectorStore("sqlite+aiosqlite:///:memory:")
     await store.open()
     leader, clock = SlowLeader(), SimClock(float(NOW))
-    collector = Collector(store, EveryHash(), Pace(), Deps(clock, SeededEntropy(1), leader), NO_TOKEN)
+    collector = Collector(store, EveryHash(), Pace(), ServiceEnv(clock, SeededEntropy(1), leader), NO_TOKEN)
     leader.poll_ended = collector.wake
     request = collection_request(TASK).encode()
     async with store.transaction() as tx:
@@ -132,7 +132,7 @@ async def test_a_batch_that_fills_is_waited_for_at_the_leader_at_once_and_anothe
     store = CollectorStore("sqlite+aiosqlite:///:memory:")
     await store.open()
     leader = UnhurriedLeader()
-    deps = Deps(SimClock(float(NOW)), SeededEntropy(1), leader)
+    deps = ServiceEnv(SimClock(float(NOW)), SeededEntropy(1), leader)
     collector = Collector(store, EveryHash(task), Pace(), deps, NO_TOKEN)
     async with store.transaction() as tx:
         request = collection_request(task).encode()
@@ -166,7 +166,9 @@ class SilentLeader:
 async def test_polls_under_way_take_no_other_collections_place_and_only_so_many_wait_at_one_leader() -> None:
     store, leader = CollectorStore("sqlite+aiosqlite:///:memory:"), SilentLeader()
     await store.open()
-    collector = Collector(store, EveryHash(), Pace(), Deps(SimClock(float(NOW)), SeededEntropy(1), leader), NO_TOKEN)
+    collector = Collector(
+        store, EveryHash(), Pace(), ServiceEnv(SimClock(float(NOW)), SeededEntropy(1), leader), NO_TOKEN
+    )
     request, count = collection_request(TASK).encode(), 2 * STEP_LIMIT + 3
 
     async def add(name: str, number: int) -> Collection:

@@ -14,7 +14,7 @@ from services.collector.app import create_app, make_transport
 from tacit import media_types
 from tacit.codec import b64url
 from tacit.errors import DAP_ERROR_PREFIX, DapAbort, DapProblem, Refusal, UsageError
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.secret_files import write_secret
 from tacit.tlog.log import MemoryTree
 from tests.http.collector_stage import COLLECTOR, COUNTS, JSON, KIT, OPERATOR, Stage, publish_recipe, write_secrets
@@ -234,7 +234,7 @@ async def test_unknown_collections_and_large_bodies_are_refused(stage: Stage) ->
 
 
 async def test_configuration_errors_are_found_at_start(stage: Stage) -> None:
-    deps = Deps(stage.clock, SeededEntropy(3), stage.network, background=False)
+    deps = ServiceEnv(stage.clock, SeededEntropy(3), stage.network, background=False)
     log = stage.config().log.model_dump()
     with pytest.raises(UsageError, match="https"):
         create_app(stage.config(log={**log, "url": "http://log.example"}), deps)

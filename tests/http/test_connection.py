@@ -24,7 +24,7 @@ from tests.kit.probe_server import PATIENCE, TYPE, Served, chunked, head_of, rea
 async def test_a_head_above_the_bound_is_refused_whatever_it_asks_for(size: int, ended: bool) -> None:
     raw = head_of(*(f"X-{number}: {'y' * 8000}" for number in range(5)), line=b"GET /elsewhere HTTP/1.1\r\n")
     raw = raw if ended else raw[:-2]
-    async with served("lean") as server:
+    async with served("fast") as server:
         reader, writer = await server.connect()
         for at in range(0, len(raw), size):
             writer.write(raw[at : at + size])
@@ -35,7 +35,7 @@ async def test_a_head_above_the_bound_is_refused_whatever_it_asks_for(size: int,
 
 async def test_heads_up_to_the_bound_are_read_one_after_the_other() -> None:
     raw = head_of(*(f"X-{number}: {'y' * 8000}" for number in range(4)), line=b"GET /elsewhere HTTP/1.1\r\n")
-    async with served("lean") as server:
+    async with served("fast") as server:
         reader, writer = await server.connect()
         for _ in range(3):
             writer.write(raw[:20_000])
@@ -51,7 +51,7 @@ LATE = f"POST /elsewhere HTTP/1.1\r\nHost: a\r\nContent-Type: {TYPE}\r\nContent-
 
 @pytest.mark.parametrize("expecting", ["", "Expect: 100-continue\r\n"], ids=["", "expecting"])
 async def test_an_answer_before_the_body_is_the_last_and_the_body_that_follows_is_no_request(expecting: str) -> None:
-    async with served("lean") as server:
+    async with served("fast") as server:
         reader, writer = await server.connect()
         writer.write(f"{LATE}{expecting}\r\n".encode())
         status, _, _, closed = await read_answer(reader)
@@ -77,7 +77,7 @@ async def test_who_asks_on_a_connection_whose_answer_came_early_uses_another() -
 async def test_requests_sent_ahead_on_a_connection_of_aiohttp_are_answered_in_turn() -> None:
     get = head_of(line=b"GET /elsewhere HTTP/1.1\r\n")
     post = request(b"\r\n\r\n" * 50, "POST /elsewhere HTTP/1.1")
-    async with served("lean") as server:
+    async with served("fast") as server:
         reader, writer = await server.connect()
         writer.write(get + b"\r\n" + get + post + get[:-1])
         assert await _answers(reader, 3) == [b"404"] * 3
@@ -202,7 +202,7 @@ async def test_a_handler_that_is_cancelled_when_nobody_waits_any_more_keeps_no_t
     ("by", "head"),
     [
         ("aiohttp", head_of("Expect: 100-continue", line=b"GET /elsewhere HTTP/1.1\r\n")),
-        ("lean", head_of("Content-Length: 5, 6")),
+        ("fast", head_of("Content-Length: 5, 6")),
     ],
     ids=["the interim answer", "a refusal"],
 )
@@ -447,7 +447,7 @@ async def test_the_bound_of_a_head_does_not_depend_on_its_pieces(last: int, over
     line = b"GET /elsewhere HTTP/1.1\r\n"
     room = MOST_HEAD + over - len(head_of(*most, "Y: ", line=line)) + 4
     raw = head_of(*most, "Y: " + "y" * room, line=line)
-    async with served("lean") as server:
+    async with served("fast") as server:
         reader, writer = await server.connect()
         writer.write(raw[: len(raw) - last])
         await asyncio.sleep(0.01)
@@ -474,7 +474,7 @@ async def test_a_head_above_the_bound_behind_a_body_is_refused_or_dropped(coded:
 
 @pytest.mark.parametrize("cut", [1, 2, 3])
 async def test_a_blank_line_may_come_in_parts_and_with_the_body(cut: int) -> None:
-    async with served("lean") as server:
+    async with served("fast") as server:
         reader, writer = await server.connect()
         raw = f"{LATE}\r\n".encode()
         writer.write(raw[:-cut])
@@ -485,7 +485,7 @@ async def test_a_blank_line_may_come_in_parts_and_with_the_body(cut: int) -> Non
 
 @pytest.mark.parametrize("ended", [True, False], ids=["whole", "endless"])
 async def test_trailers_on_a_connection_of_aiohttp_are_bounded(ended: bool) -> None:
-    async with served("lean") as server:
+    async with served("fast") as server:
         reader, writer = await server.connect()
         writer.write(head_of(line=b"GET /elsewhere HTTP/1.1\r\n"))
         assert (await read_answer(reader, b"GET"))[0] == 404

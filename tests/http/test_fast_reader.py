@@ -1,4 +1,4 @@
-"""The lean server beside aiohttp's: the same application answers the same requests alike through either."""
+"""The fast server beside aiohttp's: the same application answers the same requests alike through either."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiohttp import StreamReader, web
 
 from tacit.errors import Abort
 from tacit.service.app import read_body
-from tacit.service.fast_routes import HOT
+from tacit.service.fast_routes import FAST_ROUTES
 from tacit.service.http import admission
 from tacit.service.http.connection import MOST_DISCARDED, Connection
 from tacit.service.http.fast_reader import MOST_FIELD, MOST_FIELDS
@@ -99,13 +99,13 @@ async def test_both_servers_answer_a_request_alike(raw: bytes) -> None:
     for by in SERVERS:
         async with served(by) as server:
             found[by] = (await server.exchange(raw), server.bodies)
-    (lean, lean_bodies), (aiohttp, aiohttp_bodies) = (found[by] for by in SERVERS)
-    assert lean[0] == aiohttp[0], (lean, aiohttp)
-    assert {k.lower(): v for k, v in lean[1].items() if k != "connection"} == {
+    (fast, fast_bodies), (aiohttp, aiohttp_bodies) = (found[by] for by in SERVERS)
+    assert fast[0] == aiohttp[0], (fast, aiohttp)
+    assert {k.lower(): v for k, v in fast[1].items() if k != "connection"} == {
         k.lower(): v for k, v in aiohttp[1].items() if k != "connection"
     }
-    assert lean[2] == aiohttp[2]
-    assert lean_bodies == aiohttp_bodies
+    assert fast[2] == aiohttp[2]
+    assert fast_bodies == aiohttp_bodies
 
 
 @pytest.mark.parametrize("by", SERVERS)
@@ -174,19 +174,19 @@ async def test_who_closes_its_own_side_behind_a_request_gets_the_answer(by: str)
 
 @pytest.mark.parametrize("by", SERVERS)
 async def test_a_connection_carries_hot_and_other_requests_in_any_order(by: str) -> None:
-    hot, other = request(b"hot"), b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+    fast, other = request(b"hot"), b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
     async with served(by) as server:
         reader, writer = await server.connect()
-        for raw in (hot, hot, other, hot, b"\r\n" + hot, other, hot):
+        for raw in (fast, fast, other, fast, b"\r\n" + fast, other, fast):
             writer.write(raw)
             assert (await read_answer(reader))[0] == 200
         assert server.bodies == [b"hot"] * 5
 
 
 async def test_what_aiohttp_began_to_read_is_never_taken_for_a_hot_request() -> None:
-    """A field whose value looks like a hot request, in a piece of its own."""
+    """A field whose value looks like a fast request, in a piece of its own."""
     first = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nGET /healthz HTTP/1.1\r\nHost: a\r\nX: "
-    async with served("lean") as server:
+    async with served("fast") as server:
         reader, writer = await server.connect()
         writer.write(first)
         assert (await read_answer(reader))[0] == 200
@@ -298,13 +298,13 @@ STRICTER: dict[str, bytes] = {
     "a coding inside the chunks": head_of("Transfer-Encoding: gzip, chunked") + b"0\r\n\r\n",
     "a head above the bound": head_of(*(f"X-{number}: {'y' * 8000}" for number in range(5))),
 }
-"""What the lean server refuses and aiohttp does not."""
+"""What the fast server refuses and aiohttp does not."""
 
 
 @pytest.mark.parametrize("raw", [*SMUGGLED.values(), *STRICTER.values()], ids=[*SMUGGLED, *STRICTER])
 async def test_what_servers_disagree_about_is_refused_and_ends_the_connection(raw: bytes) -> None:
     for pieces in ([raw], [raw[:40], raw[40:]], [raw[:-1], raw[-1:]]):
-        async with served("lean") as server:
+        async with served("fast") as server:
             reader, writer = await server.connect()
             for piece in pieces:
                 writer.write(piece)
@@ -319,14 +319,14 @@ async def test_what_servers_disagree_about_is_refused_and_ends_the_connection(ra
 
 
 async def test_an_endless_head_is_refused_before_it_takes_memory() -> None:
-    async with served("lean") as server:
+    async with served("fast") as server:
         reader, writer = await server.connect()
         writer.write(b"POST / HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 60_000)
         assert (await read_answer(reader))[0] == 400
 
 
 async def test_endless_chunk_framing_is_refused() -> None:
-    async with served("lean") as server:
+    async with served("fast") as server:
         reader, writer = await server.connect()
         writer.write(head_of("Transfer-Encoding: chunked") + b"1;" + b"x" * 60_000)
         assert (await read_answer(reader))[0] == 400
@@ -334,7 +334,7 @@ async def test_endless_chunk_framing_is_refused() -> None:
 
 @pytest.mark.parametrize("kept", [0, 1, 2000])
 async def test_who_is_refused_early_sees_the_answer_and_is_cut_if_it_goes_on(kept: int) -> None:
-    async with served("lean") as server:
+    async with served("fast") as server:
         reader, writer = await server.connect()
         writer.write(request(b"", length="999999999") + bytes(kept))
         status, _, _, closed = await read_answer(reader)
@@ -347,7 +347,7 @@ async def test_who_is_refused_early_sees_the_answer_and_is_cut_if_it_goes_on(kep
 
 
 async def test_a_refused_body_is_freed_though_its_connection_lasts() -> None:
-    async with served("lean") as one:
+    async with served("fast") as one:
         reader, writer = await one.connect()
         writer.write(head_of("Transfer-Encoding: chunked") + b"4000\r\n" + bytes(0x4000) + b"\r\nzz\r\n")
         assert (await read_answer(reader))[0] == 400
@@ -358,7 +358,7 @@ async def test_a_refused_body_is_freed_though_its_connection_lasts() -> None:
 
 
 async def test_what_has_arrived_of_a_body_is_freed_when_its_connection_ends() -> None:
-    async with served("lean") as one:
+    async with served("fast") as one:
         _, writer = await one.connect()
         writer.write(request(bytes(LIMIT))[:-1])
         await until(lambda: one.server.admission.receiving == 1)
@@ -387,7 +387,7 @@ async def test_the_error_of_a_body_that_broke_off_keeps_nothing_of_it() -> None:
 
 
 async def test_a_body_that_is_being_answered_is_held_once() -> None:
-    async with served("lean") as one:
+    async with served("fast") as one:
         one.open.clear()
         reader, writer = await one.connect()
         writer.write(request(bytes(LIMIT)))
@@ -404,7 +404,7 @@ async def test_who_goes_on_sending_fast_after_a_refusal_is_cut_before_the_time_i
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(admission, "LINGER_SECONDS", 3600.0)
-    async with served("lean") as one:
+    async with served("fast") as one:
         reader, writer = await one.connect()
         writer.write(head_of("Transfer-Encoding: chunked") + b"zz\r\n")
         assert (await read_answer(reader))[0] == 400
@@ -416,8 +416,8 @@ async def test_who_goes_on_sending_fast_after_a_refusal_is_cut_before_the_time_i
 
 
 async def test_an_answer_that_cannot_be_sent_ends_its_connection(capfd: pytest.CaptureFixture[str]) -> None:
-    async with served("lean") as one:
-        (route,) = (found for found in one.runner.app[HOT] if found.path == "/")
+    async with served("fast") as one:
+        (route,) = (found for found in one.runner.app[FAST_ROUTES] if found.path == "/")
         answer = Answer(b"", {"X-Odd": "\udcff"})
 
         async def respond(_body: bytes) -> Answer:

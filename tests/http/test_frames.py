@@ -21,7 +21,7 @@ from tacit.errors import UsageError
 from tacit.media_types import OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES, OHTTP_RES_FRAME, PROBLEM_JSON
 from tacit.message_frames import decode_answers, decode_requests, encode_requests
 from tacit.ports import HttpResponse
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.config_files import parse_config
 from tests.http.gateway_stage import GATEWAY_URL, HEADERS, RELAY_URL, Running, Start, entropy, opened
 from tests.http.test_gateway import start  # noqa: F401 - a fixture
@@ -50,7 +50,7 @@ class Between:
 
 
 @dataclass
-class Framed:
+class VersionedMessage:
     """A relay that sends frames to a gateway."""
 
     gateway: Running
@@ -60,7 +60,7 @@ class Framed:
     @classmethod
     async def start(
         cls, gateway: Running, tmp_path: Path, answer: HttpResponse | None = None, **changed: Any
-    ) -> Framed:
+    ) -> VersionedMessage:
         data = {
             "state_dir": str(tmp_path / "relay"),
             "gateway_url": GATEWAY_URL,
@@ -69,7 +69,7 @@ class Framed:
             **changed,
         }
         between = Between(gateway, answer)
-        deps = Deps(gateway.clock, entropy, between, gateway.observed, background=False)
+        deps = ServiceEnv(gateway.clock, entropy, between, gateway.observed, background=False)
         app = create_relay(parse_config(data, RelayConfig), deps)
         await gateway.network.mount(RELAY_URL, app)
         return cls(gateway, between, app)
@@ -91,7 +91,7 @@ class Framed:
 
 
 async def test_messages_share_an_exchange_and_each_gets_its_own_answer(start: Start, tmp_path: Path) -> None:  # noqa: F811
-    relay = await Framed.start(await start(), tmp_path)
+    relay = await VersionedMessage.start(await start(), tmp_path)
     made = [relay.message(content=f"report {number}".encode()) for number in range(5)]
     answers = await relay.send(*(message for message, _ in made))
     assert [opened(context, answer).content for (_, context), answer in zip(made, answers, strict=True)] == [b"ok"] * 5
@@ -109,14 +109,14 @@ async def test_a_frame_of_answers_may_spell_its_media_type_as_the_standard_allow
     tmp_path: Path,
     spelling: str,
 ) -> None:
-    relay = await Framed.start(await start(), tmp_path)
+    relay = await VersionedMessage.start(await start(), tmp_path)
     relay.between.respelled = spelling
     (answer,) = await relay.send(relay.message()[0])
     assert (answer.status, answer.headers["content-type"]) == (200, OHTTP_RES)
 
 
 async def test_the_order_within_a_frame_is_not_that_of_arrival(start: Start, tmp_path: Path) -> None:  # noqa: F811
-    relay = await Framed.start(await start(), tmp_path)
+    relay = await VersionedMessage.start(await start(), tmp_path)
     orders = set()
     for _ in range(4):
         messages = [relay.message()[0] for _ in range(7)]
@@ -127,18 +127,18 @@ async def test_the_order_within_a_frame_is_not_that_of_arrival(start: Start, tmp
 
 
 async def test_a_full_frame_leaves_at_once_and_its_bytes_are_bounded(start: Start, tmp_path: Path) -> None:  # noqa: F811
-    relay = await Framed.start(await start(), tmp_path)
+    relay = await VersionedMessage.start(await start(), tmp_path)
     answers = await relay.send(*(relay.message()[0] for _ in range(8)), seconds=0.0)
     assert {answer.status for answer in answers} == {200}
     frames = FRAMES | {"max_bytes": 2 * 16384}
-    small = await Framed.start(relay.gateway, tmp_path, frames=frames, max_request=16384)
+    small = await VersionedMessage.start(relay.gateway, tmp_path, frames=frames, max_request=16384)
     answers = await small.send(*(small.message(content=bytes(9000))[0] for _ in range(3)))
     assert [len(body) for _, _, body in small.between.sent] == [4 + 16384] * 3
     assert {answer.status for answer in answers} == {200}
 
 
 async def test_one_bad_message_costs_only_itself(start: Start, tmp_path: Path) -> None:  # noqa: F811
-    relay = await Framed.start(await start(), tmp_path)
+    relay = await VersionedMessage.start(await start(), tmp_path)
     (good, context), (twice, _) = relay.message(), relay.message()
     garbage, stale = bytes(60), b"\xff" + good[1:]
     malformed, inner = ohttp.encapsulate_request(relay.gateway.config, b"\x01", entropy)
@@ -167,7 +167,7 @@ async def test_a_frame_that_fails_fails_for_all_its_clients(
     answer: HttpResponse,
     status: int,
 ) -> None:
-    relay = await Framed.start(await start(), tmp_path, answer)
+    relay = await VersionedMessage.start(await start(), tmp_path, answer)
     count = 1 if answer.body.startswith(b"\x01\x2e") else 6
     answers = await relay.send(*(relay.message()[0] for _ in range(count)))
     assert [answer.status for answer in answers] == [status] * count
@@ -217,7 +217,7 @@ async def test_a_fault_within_one_message_is_its_own_answer(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    relay = await Framed.start(await start(), tmp_path)
+    relay = await VersionedMessage.start(await start(), tmp_path)
     (good, _), (bad, _) = relay.message(), relay.message(content=b"bad")
     sealed = ohttp.padded_response
     monkeypatch.setattr(
@@ -240,4 +240,4 @@ def _is_good(_context: object, response: bhttp.Response, *_: object) -> bool:
 def test_a_frame_holds_at_least_one_message(tmp_path: Path) -> None:
     config = RelayConfig(state_dir=tmp_path, gateway_url=GATEWAY_URL, frames={"max_bytes": 4096})
     with pytest.raises(UsageError, match="max_bytes"):
-        create_relay(config, Deps(SimClock(), entropy, make_transport(config)))
+        create_relay(config, ServiceEnv(SimClock(), entropy, make_transport(config)))

@@ -12,7 +12,7 @@ import pytest
 
 from relay.app import create_app as create_relay
 from relay.config import RelayConfig
-from services.gateway.drivers import Forgetting
+from services.gateway.drivers import ReplayCleanup
 from services.gateway.handlers import GATEWAY
 from services.gateway.targets import http_date
 from tacit import bhttp, ohttp
@@ -20,7 +20,7 @@ from tacit.adapters.databases.watermark import Recovery
 from tacit.errors import UsageError
 from tacit.media_types import OHTTP_REQ, PROBLEM_JSON
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.secret_files import write_secret
 from tests.http.gateway_stage import (
     CLIENT,
@@ -63,7 +63,7 @@ async def test_a_request_reaches_its_target_with_listed_fields_only(start: Start
 async def test_a_request_passes_relay_and_gateway(start: Start, tmp_path: Path) -> None:
     gateway = await start()
     config = RelayConfig(state_dir=tmp_path / "relay", gateway_url=GATEWAY_URL, gateway_bearer=tmp_path / "bearer")
-    deps = Deps(gateway.clock, entropy, gateway.network, gateway.observed, background=False)
+    deps = ServiceEnv(gateway.clock, entropy, gateway.network, gateway.observed, background=False)
     await gateway.network.mount(RELAY_URL, create_relay(config, deps))
     message, context = ohttp.padded_request(gateway.config, gateway.request(), entropy)
     answer = await gateway.network.request("POST", RELAY_URL + "/", headers={"Content-Type": OHTTP_REQ}, body=message)
@@ -315,9 +315,9 @@ async def test_a_forgotten_message_is_out_of_date(start: Start) -> None:
     message, context = ohttp.padded_request(gateway.config, gateway.request(), entropy)
     await gateway.post(message)
     gateway.clock.jump(601)
-    assert await gateway.step(Forgetting) == 0, "nobody vouches for the clock"
+    assert await gateway.step(ReplayCleanup) == 0, "nobody vouches for the clock"
     gateway.deps.vouched.hear("the log", gateway.clock.now())
-    assert await gateway.step(Forgetting) == 1
+    assert await gateway.step(ReplayCleanup) == 1
     response = opened(context, await gateway.post(message))
     assert problem(response) == (400, "https://iana.org/assignments/http-problem-types#date")
 
@@ -359,7 +359,7 @@ async def test_what_could_still_be_replayed_is_kept(start: Start) -> None:
     message, context = ohttp.padded_request(gateway.config, gateway.request(), entropy)
     await gateway.post(message)
     gateway.clock.jump(590)
-    assert await gateway.step(Forgetting) == 0
+    assert await gateway.step(ReplayCleanup) == 0
     assert opened(context, await gateway.post(message)).status == 409
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from infra.backing.redis import RedisServer
 from infra.lab.kit.entropy import SeededEntropy
-from services.gateway.drivers import Forgetting, KeyRotation
+from services.gateway.drivers import KeyRotation, ReplayCleanup
 from services.gateway.handlers import GATEWAY
 from services.gateway.keys import MOST_KEYS, KeyRing
 from services.gateway.service import WINDOW_AWAY, WINDOW_RESTORED
@@ -98,7 +98,7 @@ async def test_a_clock_that_jumps_while_the_gateway_runs_costs_no_key_and_nothin
     assert b"this machine's clock says" in answer.body
     for _ in range(2):
         await gateway.step(KeyRotation)
-        await gateway.step(Forgetting)
+        await gateway.step(ReplayCleanup)
         assert keys_of(gateway) == before
     assert (await gateway.post(message)).status == 503, "nothing passes while the clock is in doubt"
     gateway.clock.set_back(jump)
@@ -121,7 +121,7 @@ async def test_a_start_with_a_wrong_clock_costs_no_key(start: Start, jump: float
     await gateway.restart()
     for _ in range(2):
         await gateway.step(KeyRotation)
-        await gateway.step(Forgetting)
+        await gateway.step(ReplayCleanup)
     if not away:
         assert b"this machine's clock says" in (await ready(gateway)).body
     assert keys_of(gateway).items() >= before.items()

@@ -25,10 +25,10 @@ from tacit import bhttp, ohttp
 from tacit.adapters.system import SystemClock
 from tacit.codec import b64url
 from tacit.media_types import OHTTP_REQ_FRAME, PROBLEM_JSON, UPLOAD_REQ_FRAME, UPLOAD_RES_FRAME, dap
-from tacit.message_frames import FramedAnswer, decode_answers, decode_uploads, encode_answers, encode_requests
+from tacit.message_frames import MessageAnswer, decode_answers, decode_uploads, encode_answers, encode_requests
 from tacit.messages import Role
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.app import Deps, make_app
+from tacit.service.app import ServiceEnv, make_app
 from tacit.service.base.config import Listen
 from tacit.service.base.secret_files import write_secret
 from tacit.service.run import started
@@ -47,7 +47,7 @@ def kept(url: str, body: bytes) -> HttpResponse:
     """What a leader answers that keeps every upload; the answer tells which one it is for."""
     if url != FRAMES_URL:
         return HttpResponse(200, {"content-type": dap("upload-errors")}, body[::-1])
-    answers = [FramedAnswer(200, dap("upload-errors"), upload[::-1]) for _, upload in decode_uploads(body)]
+    answers = [MessageAnswer(200, dap("upload-errors"), upload[::-1]) for _, upload in decode_uploads(body)]
     return HttpResponse(200, {"content-type": UPLOAD_RES_FRAME}, encode_answers(answers))
 
 
@@ -99,7 +99,7 @@ async def through(gateway: Running, requests: Sequence[bhttp.Request]) -> list[b
 
 async def use(gateway: Running, transport: Any) -> None:
     """Start the gateway again, with another network behind it."""
-    gateway.deps = Deps(gateway.clock, entropy, transport, gateway.observed, background=False)
+    gateway.deps = ServiceEnv(gateway.clock, entropy, transport, gateway.observed, background=False)
     await gateway.restart()
 
 
@@ -200,7 +200,7 @@ async def test_a_leader_without_frames_gets_single_uploads_until_frames_are_offe
     [
         (HttpResponse(200, {"content-type": UPLOAD_RES_FRAME}, b""), 502),
         (HttpResponse(200, {"content-type": UPLOAD_RES_FRAME}, bytes(22)), 502),
-        (HttpResponse(200, {"content-type": UPLOAD_RES_FRAME}, encode_answers([FramedAnswer(200, "", b"")])), 502),
+        (HttpResponse(200, {"content-type": UPLOAD_RES_FRAME}, encode_answers([MessageAnswer(200, "", b"")])), 502),
         (TransportError("lost"), 502),
     ],
     ids=["none", "no status", "too few", "lost"],
@@ -232,7 +232,7 @@ async def test_devices_of_a_frame_that_a_busy_leader_refused_come_back_at_times_
 async def test_an_upload_with_a_time_to_come_back_costs_no_other(stage: Stage) -> None:
     def some(_url: str, body: bytes) -> HttpResponse:
         answers = [
-            FramedAnswer(503, PROBLEM_JSON, b'{"type": "urn:x"}', 9) if upload == b"b" else FramedAnswer(200, "", b"")
+            MessageAnswer(503, PROBLEM_JSON, b'{"type": "urn:x"}', 9) if upload == b"b" else MessageAnswer(200, "", b"")
             for _, upload in decode_uploads(body)
         ]
         return HttpResponse(200, {"content-type": UPLOAD_RES_FRAME}, encode_answers(answers))
@@ -280,7 +280,7 @@ async def test_only_the_answer_to_a_frame_may_be_larger_than_any_that_a_device_g
         await request.read()
         return web.Response(body=bytes(ohttp.SIZE_CLASSES[-1] + 1))
 
-    app = make_app("leader", Deps(SystemClock(), entropy, stage.leader, background=False), max_body=1 << 20)
+    app = make_app("leader", ServiceEnv(SystemClock(), entropy, stage.leader, background=False), max_body=1 << 20)
     app.router.add_post("/dap/{what:.*}", answer)
     async with started(app, Listen(), grace_seconds=1) as ready:
         rule = {"origin": ready.url, "path_prefix": "/dap/tasks/", "frames": True}

@@ -34,7 +34,7 @@ from tacit.messages import (
 )
 from tacit.ports import HttpResponse
 from tacit.roles.aggregator import Tally, checksum_of, merge
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.secret_files import write_secret
 from tacit.task import BatchClose
 from tests.kit.oracles import helper as helper_role
@@ -62,7 +62,7 @@ class Helpers:
         write_secret(folder / "database", url.encode())
         config = HelperConfig.model_validate({**settings, "database_file": str(folder / "database")})
         self.apps = [
-            create_app(config, Deps(self.clock, SeededEntropy(number), self.network, background=False))
+            create_app(config, ServiceEnv(self.clock, SeededEntropy(number), self.network, background=False))
             for number in range(count)
         ]
 

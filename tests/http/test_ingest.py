@@ -16,7 +16,7 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import Abort, UsageError
 from tacit.media_types import dap
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.app import Deps, make_app, read_body
+from tacit.service.app import ServiceEnv, make_app, read_body
 from tacit.service.base.config import Listen
 from tests.http.gateway_stage import TARGET, Start, entropy, opened, problem
 from tests.http.test_gateway import start  # noqa: F401 - a fixture
@@ -82,7 +82,7 @@ async def test_exactly_the_upload_resource_of_the_leader_is_called(method: str, 
 
 async def test_a_report_that_the_gateway_opened_is_an_upload_by_call(start: Start) -> None:  # noqa: F811
     gateway, uploads, onward = await start(), Uploads(), Onward()
-    gateway.deps = Deps(
+    gateway.deps = ServiceEnv(
         gateway.clock, entropy, LocalUploads(onward, TARGET, uploads.call), gateway.observed, background=False
     )
     await gateway.restart()
@@ -99,7 +99,9 @@ async def test_a_report_that_the_gateway_opened_is_an_upload_by_call(start: Star
 async def test_the_uploads_of_a_frame_are_one_call_and_every_message_keeps_its_answer(start: Start) -> None:  # noqa: F811
     gateway, onward = await start(), Onward()
     uploads = Uploads(answer=HttpResponse(200, {"content-type": "x/y"}, b"errors"))
-    deps = Deps(gateway.clock, entropy, LocalUploads(onward, TARGET, uploads.call), gateway.observed, background=False)
+    deps = ServiceEnv(
+        gateway.clock, entropy, LocalUploads(onward, TARGET, uploads.call), gateway.observed, background=False
+    )
     gateway.deps = deps
     await gateway.restart()
     fields = (*gateway.request().fields[:1], ("content-type", UPLOAD))
@@ -123,7 +125,7 @@ async def test_what_fails_in_the_leader_is_answered_inside(start: Start, fault: 
     gateway = await start()
     uploads = Uploads(answer=fault)
     transport = LocalUploads(Onward(), TARGET, uploads.call)
-    gateway.deps = Deps(gateway.clock, entropy, transport, background=False)
+    gateway.deps = ServiceEnv(gateway.clock, entropy, transport, background=False)
     await gateway.restart()
     assert problem(await gateway.ask(path=f"/tasks/{TASK}/reports"))[0] == status
 
@@ -137,7 +139,7 @@ async def test_call_and_http_exchange_answer_alike(start: Start) -> None:  # noq
             raise Abort("urn:x", status=404)
         return web.Response(body=body[::-1], headers={"Content-Type": dap("upload-errors")})
 
-    leader = make_app("leader", Deps(SystemClock(), OsEntropy(), Onward(), background=False))
+    leader = make_app("leader", ServiceEnv(SystemClock(), OsEntropy(), Onward(), background=False))
     leader.router.add_post("/tasks/{task_id}/reports", upload)
     async with InProcessTransport({TARGET: leader}) as network:
 
@@ -152,7 +154,7 @@ async def test_call_and_http_exchange_answer_alike(start: Start) -> None:  # noq
         answers = []
         for transport in (network, LocalUploads(network, TARGET, call)):
             gateway = await start()
-            gateway.deps = Deps(gateway.clock, entropy, transport, background=False)
+            gateway.deps = ServiceEnv(gateway.clock, entropy, transport, background=False)
             await gateway.restart()
             for path, content in ((TASK, b"abc"), (TASK, bytes(101)), ("B" * 43, b"abc")):
                 fields = (*gateway.request().fields[:1], ("content-type", UPLOAD))

@@ -24,7 +24,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.tls import ClientTls
 from tacit.errors import Fatal, UsageError
 from tacit.ports import HttpResponse, Transport, TransportError
-from tacit.service.app import DEPS, DRIVERS, Deps
+from tacit.service.app import DRIVERS, SERVICE_ENV, ServiceEnv
 from tacit.service.base.config import Listen
 from tacit.service.base.driver import Driver
 from tacit.service.base.keys import write_signing_key
@@ -101,7 +101,7 @@ class Stage:
         return config_in(self.folder, **changes)
 
     async def restart(self, recovery: Recovery = Recovery.REFUSE, **changes: object) -> None:
-        deps = Deps(self.clock, SeededEntropy(2), self.outgoing, self.seen, background=False, recovery=recovery)
+        deps = ServiceEnv(self.clock, SeededEntropy(2), self.outgoing, self.seen, background=False, recovery=recovery)
         self.app = create_app(self.config(**changes), deps)
         await self.network.mount(ISSUER, self.app)
 
@@ -111,7 +111,7 @@ class Stage:
     async def run(self, name: str) -> int:
         moved = 0
         if name == "KeyDriver":
-            self.app[DEPS].vouched.hear("the log", self.clock.now())
+            self.app[SERVICE_ENV].vouched.hear("the log", self.clock.now())
         while step := await self.driver(name).step():
             moved += step
         return moved
@@ -157,7 +157,7 @@ async def stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     monkeypatch.setattr(IssuerKey, "generate", lambda _bits: key_number(next(numbers)))
     async with InProcessTransport({LOG: log.app()}) as network:
         outgoing = FaultyTransport(network)
-        app = create_app(config_in(tmp_path), Deps(clock, SeededEntropy(1), outgoing, seen, background=False))
+        app = create_app(config_in(tmp_path), ServiceEnv(clock, SeededEntropy(1), outgoing, seen, background=False))
         await network.mount(ISSUER, app)
         yield Stage(tmp_path, network, clock, log, seen, outgoing, app)
 
@@ -272,7 +272,7 @@ async def test_a_missing_or_wrong_credential_gets_401(stage: Stage, headers: dic
 
 
 async def test_an_issuer_that_anybody_could_use_does_not_start(stage: Stage) -> None:
-    deps = Deps(stage.clock, SeededEntropy(3), stage.network, background=False)
+    deps = ServiceEnv(stage.clock, SeededEntropy(3), stage.network, background=False)
     with pytest.raises(UsageError, match="attester_credential"):
         create_app(stage.config(attester_credential=None), deps)
     with pytest.raises(UsageError, match="plain http"):
@@ -283,7 +283,7 @@ async def test_an_issuer_that_anybody_could_use_does_not_start(stage: Stage) -> 
 
 
 async def test_a_bearer_token_from_another_machine_is_not_enough(stage: Stage) -> None:
-    deps = Deps(stage.clock, SeededEntropy(3), stage.network, background=False)
+    deps = ServiceEnv(stage.clock, SeededEntropy(3), stage.network, background=False)
     async with InProcessTransport(client_address="192.0.2.1") as outside:
         await outside.mount(ISSUER, create_app(stage.config(storage="memory"), deps))
         response = await outside.request("POST", f"{ISSUER}/token-request", headers={**CONTENT, **BEARER}, body=b"x")
@@ -296,7 +296,7 @@ async def test_the_attesters_certificate_opens_the_door_and_no_other_of_the_auth
     certificate, key = ours.issue("server")
     names = {"attester": ("attester.example",)}
     listen = Listen(tls_cert=certificate, tls_key=key, client_ca=ours.certificate, client_names=names)
-    deps = Deps(stage.clock, SeededEntropy(3), stage.network, background=False)
+    deps = ServiceEnv(stage.clock, SeededEntropy(3), stage.network, background=False)
     app = create_app(stage.config(attester_credential=None, storage="memory", listen=listen), deps)
 
     async with started(app, listen) as ready:
@@ -523,7 +523,7 @@ async def test_a_running_service_has_keys_before_it_takes_requests(tmp_path: Pat
     log = Log(clock)
     async with InProcessTransport({LOG: log.app()}) as network:
         transport: Transport = network
-        deps = Deps(clock, SeededEntropy(1), transport)
+        deps = ServiceEnv(clock, SeededEntropy(1), transport)
         await network.mount(ISSUER, create_app(config_in(tmp_path, slots_per_epoch=1, storage="memory"), deps))
         response = await network.request("GET", ISSUER + WELL_KNOWN_PATH)
         assert len(IssuerDirectory.decode(response.body).keys) == 3

@@ -26,7 +26,7 @@ from services.leader.schema import PENDING, REPORTS
 from tacit import media_types
 from tacit.errors import UsageError
 from tacit.messages import Role, UploadRequest
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.http.limits import BUSY
 from tests.http.aggregator_pair import both_aggregators
 
@@ -103,7 +103,7 @@ async def test_only_gateways_that_the_leader_knows_may_upload(tmp_path: Path) ->
 
 def test_a_leader_that_names_no_gateway_does_not_start_to_take_uploads(tmp_path: Path) -> None:
     settings = settings_of(tmp_path, KIT, Role.LEADER) | {"gateway_tokens": []}
-    deps = Deps(SimClock(), SeededEntropy(1), InProcessTransport(), background=False)
+    deps = ServiceEnv(SimClock(), SeededEntropy(1), InProcessTransport(), background=False)
     with pytest.raises(UsageError, match=r"gateway_tokens.* or open_uploads"):
         create_leader(LeaderConfig.model_validate(settings), deps)
     create_leader(LeaderConfig.model_validate({**settings, "roles": ["worker"]}), deps)

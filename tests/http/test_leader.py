@@ -14,7 +14,7 @@ from infra.lab.kit.aggregators import COLLECTOR_TOKEN, GATEWAY_TOKEN, OPERATOR_T
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.leader.app import UPLOAD
 from tacit import media_types
-from tacit.aggregator.batch_yield import LOOKS, MAX_BATCH, STEPS, read_filling
+from tacit.aggregator.batch_yield import LOOKS, MAX_BATCH, STEPS, read_batch_yield
 from tacit.aggregator.yield_looks import look_at
 from tacit.codec import b64url
 from tacit.errors import ReportError
@@ -307,11 +307,11 @@ async def test_the_collector_learns_of_a_batch_that_fills_in_few_looks_that_neve
         await pair.upload(reports.valid(1) for _ in range(6))
         await pair.work()
         start, end = KIT.task.start_seconds, KIT.task.end_seconds
-        before = read_filling((await told(pair)).body)
+        before = read_batch_yield((await told(pair)).body)
         assert (before.looks, before.next_at) == ((), look_at(start, end, 1))
 
         pair.clock.jump(look_at(start, end, 2) - pair.clock.now())
-        once = read_filling((await told(pair)).body)
+        once = read_batch_yield((await told(pair)).body)
         assert [(one.number, one.at) for one in once.looks] == [(2, look_at(start, end, 2))]
         assert once.next_at == look_at(start, end, 3)
         await pair.upload(reports.valid(1) for _ in range(20))
@@ -319,10 +319,10 @@ async def test_the_collector_learns_of_a_batch_that_fills_in_few_looks_that_neve
         assert (await status(pair))["aggregated"] == 26
         await pair.start(Role.LEADER)
         pair.clock.jump(1)
-        assert read_filling((await told(pair)).body) == once
+        assert read_batch_yield((await told(pair)).body) == once
 
         await pair.end_interval()
-        last = read_filling((await told(pair)).body)
+        last = read_batch_yield((await told(pair)).body)
         assert last.looks[:1] == once.looks
         assert (last.looks[-1].number, last.looks[-1].tenths, last.next_at) == (LOOKS, STEPS, None)
         assert "26" not in json.dumps([one.tenths for one in last.looks])
@@ -338,7 +338,7 @@ async def test_nothing_is_told_of_a_batch_too_large_for_its_noise(tmp_path: Path
             answer = await told(pair)
             assert answer.status == status, answer.body
             if status == 200:
-                assert read_filling(answer.body).looks[0].tenths in range(STEPS + 1)
+                assert read_batch_yield(answer.body).looks[0].tenths in range(STEPS + 1)
             else:
                 assert str(MAX_BATCH) in json.loads(answer.body)["detail"]
 

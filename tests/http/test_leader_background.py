@@ -29,7 +29,7 @@ from tacit.adapters.system import SystemClock
 from tacit.errors import Fatal
 from tacit.messages import Interval, Role, UploadRequest
 from tacit.ports import HttpResponse
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.task import BatchClose
 from tests.http.aggregator_pair import both_aggregators
 from tests.kit.postgres import MakeDatabase
@@ -80,16 +80,16 @@ async def running(
 ) -> AsyncIterator[AggregatorPair]:
     """A pair whose Leader works in the background; it also serves the tasks of ``others``."""
 
-    def leader(settings: Mapping[str, Any], deps: Deps) -> Any:
-        background = Deps(SystemClock(), ENTROPY, pair.network)
+    def leader(settings: Mapping[str, Any], deps: ServiceEnv) -> Any:
+        background = ServiceEnv(SystemClock(), ENTROPY, pair.network)
         return create_app(
             LeaderConfig.model_validate({**settings, "log": {**settings["log"], "poll_seconds": LONG}}),
             background,
         )
 
-    def helper(settings: Mapping[str, Any], deps: Deps) -> Any:
+    def helper(settings: Mapping[str, Any], deps: ServiceEnv) -> Any:
         return create_helper(
-            HelperConfig.model_validate(settings), Deps(SystemClock(), ENTROPY, deps.transport, background=False)
+            HelperConfig.model_validate(settings), ServiceEnv(SystemClock(), ENTROPY, deps.transport, background=False)
         )
 
     limits = {"min_job_size": 1, "job_size": 2, "idle_seconds": idle_seconds}
@@ -293,7 +293,7 @@ async def test_processes_of_one_leader_hear_of_each_others_uploads_jobs_and_resu
         first = pair.apps[Role.LEADER]
         settings = pair.settings[Role.LEADER]
         settings = {**settings, "log": {**settings["log"], "poll_seconds": LONG}}
-        second = create_app(LeaderConfig.model_validate(settings), Deps(SystemClock(), ENTROPY, pair.network))
+        second = create_app(LeaderConfig.model_validate(settings), ServiceEnv(SystemClock(), ENTROPY, pair.network))
         await mount_serving(pair.inner, SECOND, second, party_of(kit, Role.LEADER))
         assert await first[STORE].leads()
         assert not await second[STORE].leads()

@@ -30,7 +30,7 @@ from tacit.errors import Fatal
 from tacit.messages import Report, Role, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.roles.jobs import prepare_leader
-from tacit.service.app import DRIVERS, Deps
+from tacit.service.app import DRIVERS, ServiceEnv
 from tacit.task import BatchClose
 from tests.http.aggregator_pair import both_aggregators
 from tests.kit.postgres import MakeDatabase
@@ -58,7 +58,7 @@ class Leaders:
         """Start the second process, or end it and start it again."""
         self._starts += 1
         entropy = SeededEntropy(b"second %d" % self._starts)
-        deps = Deps(self.pair.clock, entropy, self.pair.network, background=False)
+        deps = ServiceEnv(self.pair.clock, entropy, self.pair.network, background=False)
         self.second = create_app(LeaderConfig.model_validate(self.pair.settings[Role.LEADER]), deps)
         await mount_serving(self.pair.inner, SECOND, self.second, party_of(self.pair.kit, Role.LEADER))
 
@@ -310,7 +310,7 @@ async def test_process_without_the_worker_role_takes_uploads_and_nothing_else(
 ) -> None:
     async with leaders_of(tmp_path, make_postgres_url) as leaders:
         settings = leaders.pair.settings[Role.LEADER]
-        deps = Deps(leaders.pair.clock, SeededEntropy(b"third"), leaders.pair.network, background=False)
+        deps = ServiceEnv(leaders.pair.clock, SeededEntropy(b"third"), leaders.pair.network, background=False)
         for role, drivers in (("upload", 2), ("worker", 6)):
             app = create_app(LeaderConfig.model_validate({**settings, "roles": [role]}), deps)
             await mount_serving(leaders.pair.inner, "http://127.0.0.1:8092", app, party_of(KIT, Role.LEADER))

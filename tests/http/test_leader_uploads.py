@@ -17,7 +17,7 @@ from infra.lab.kit.reports import make_task_kit
 from tacit import media_types
 from tacit.errors import ReportError
 from tacit.media_types import PROBLEM_JSON, UPLOAD_REQ_FRAME, UPLOAD_RES_FRAME
-from tacit.message_frames import MOST_UPLOAD_BYTES, MOST_UPLOADS, FramedAnswer, decode_answers, encode_requests
+from tacit.message_frames import MOST_UPLOAD_BYTES, MOST_UPLOADS, MessageAnswer, decode_answers, encode_requests
 from tacit.messages import Role, UploadErrors
 from tacit.ports import HttpResponse
 from tacit.recipe.derive import task_id
@@ -39,7 +39,7 @@ async def post(
     return await pair.inner.request("POST", url, headers=headers, body=frame)
 
 
-async def send(pair: AggregatorPair, *bodies: bytes, task: bytes = TASK) -> Sequence[FramedAnswer]:
+async def send(pair: AggregatorPair, *bodies: bytes, task: bytes = TASK) -> Sequence[MessageAnswer]:
     answer = await post(pair, encode_requests([task + body for body in bodies]))
     assert (answer.status, answer.headers["content-type"]) == (200, UPLOAD_RES_FRAME)
     return decode_answers(answer.body, count=len(bodies), max_body=1 << 20)

@@ -18,7 +18,7 @@ from tacit.codec import b64url
 from tacit.errors import Refusal
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.writing.series_builder import Shape, propose_series
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.secret_files import write_secret
 from tacit.tlog.pages import MAX_PAGES, Head
 from tests.http.agent_world import ENTROPY, KIT, LOG_URL, NEVER_SAMPLED, World, trouble
@@ -39,7 +39,7 @@ async def serve(world: World, folder: Path) -> RecipeService:
             "accept_late_directories": True,
         }
     )
-    app = create_app(config, Deps(world.clock, ENTROPY.child("log"), world.inner, background=False))
+    app = create_app(config, ServiceEnv(world.clock, ENTROPY.child("log"), world.inner, background=False))
     await world.inner.unmount(LOG_URL)
     await world.inner.mount(LOG_URL, app)
     return app[RECIPES]

@@ -26,7 +26,7 @@ from tacit.adapters.system import SystemClock
 from tacit.errors import Unavailable, UsageError
 from tacit.ports import TransportError
 from tacit.service.app import METRICS as METRICS_OF
-from tacit.service.app import STEPS, STOPPING, Deps, add_driver, make_app
+from tacit.service.app import STEPS, STOPPING, ServiceEnv, add_driver, make_app
 from tacit.service.base.config import Listen, ServiceConfig
 from tacit.service.base.log import get_logger
 from tacit.service.metric_names import METRICS
@@ -47,14 +47,14 @@ async def _item(request: web.Request) -> web.Response:
     return web.Response(text="ok")
 
 
-def _app(deps: Deps) -> web.Application:
+def _app(deps: ServiceEnv) -> web.Application:
     app = make_app("probe", deps)
     app.router.add_get("/items/{name}", _item)
     return app
 
 
-def _system() -> Deps:
-    return Deps(SystemClock(), SeededEntropy(2), InProcessTransport())
+def _system() -> ServiceEnv:
+    return ServiceEnv(SystemClock(), SeededEntropy(2), InProcessTransport())
 
 
 class _Work:
@@ -78,7 +78,7 @@ def samples(page: bytes) -> dict[tuple[str, tuple[str, ...]], float]:
 
 async def test_a_page_names_routes_and_classes_and_nothing_of_a_request(capsys: pytest.CaptureFixture[str]) -> None:
     clock = SimClock()
-    app = _app(Deps(clock, SeededEntropy(1), InProcessTransport(), background=False))
+    app = _app(ServiceEnv(clock, SeededEntropy(1), InProcessTransport(), background=False))
     site = metrics_site(app, Listen())
     async with InProcessTransport({BASE: app, METRICS_BASE: site}) as network:
         for number in range(305):  # hundreds are shown, and the last request may be counted after its answer
@@ -118,7 +118,7 @@ async def test_an_error_in_the_log_has_the_name_of_its_request_and_the_answer_ha
 
 async def test_background_work_shows_whole_windows_and_its_failure() -> None:
     clock, work = SimClock(), _Work()
-    app = _app(Deps(clock, SeededEntropy(1), InProcessTransport()))
+    app = _app(ServiceEnv(clock, SeededEntropy(1), InProcessTransport()))
     wake = add_driver(app, work, 40.0, "working")
     site = metrics_site(app, Listen())
     async with InProcessTransport({BASE: app, METRICS_BASE: site}) as network:

@@ -14,7 +14,7 @@ from infra.lab.kit.recipes import URLS
 from services.leader.app import STORE as STORE_OF_LEADER
 from services.leader.app import UPLOAD
 from services.shuffler.app import STORE
-from services.shuffler.progress_reporter import PAUSES
+from services.shuffler.yield_reporter import PAUSES
 from tacit import media_types
 from tacit.aggregator.yield_looks import look_at
 from tacit.errors import UsageError
@@ -94,26 +94,26 @@ async def test_how_far_a_recipe_is_filled_comes_from_the_shuffler_long_before_it
     async with mixed_stage(tmp_path, "file") as stage:
         interval = stage.recipe.interval
         await stage.fill(B + 2)
-        assert yield_lines(await stage.filled())[0] == "no count yet"
-        assert await stage.telling.step() == 0, "none is due"
+        assert yield_lines(await stage.batch_yield())[0] == "no count yet"
+        assert await stage.yield_reporter.step() == 0, "none is due"
         stage.clock.jump(look_at(interval.start, interval.end, 1) - stage.clock.now())
-        assert (await stage.filled()).looks == (), "the leader makes none of the nothing that it has"
+        assert (await stage.batch_yield()).looks == (), "the leader makes none of the nothing that it has"
         stage.network.partition(URLS["leader"])
-        assert await stage.telling.step() == 0
+        assert await stage.yield_reporter.step() == 0
         stage.network.heal()
-        assert await stage.telling.step() == 0, "after a failure comes a pause"
+        assert await stage.yield_reporter.step() == 0, "after a failure comes a pause"
         stage.clock.jump(PAUSES.first * 2)
-        assert [await stage.telling.step() for _ in range(2)] == [1, 0]
-        first = await stage.filled()
+        assert [await stage.yield_reporter.step() for _ in range(2)] == [1, 0]
+        first = await stage.batch_yield()
         assert [(one.number, one.tenths >= 2) for one in first.looks] == [(1, True)]
         assert yield_lines(first)[0].startswith(f"about {first.contributions} of B = {B} contributions")
         await stage.start("shuffler")
         await stage.start("leader")
-        assert await stage.telling.step() == 1, "told again, as it was"
-        assert (await stage.filled()).looks == first.looks
+        assert await stage.yield_reporter.step() == 1, "told again, as it was"
+        assert (await stage.batch_yield()).looks == first.looks
         stage.clock.jump(look_at(interval.start, interval.end, 4) - stage.clock.now())
-        assert await stage.telling.step() == 1
-        assert [one.number for one in (await stage.filled()).looks] == [1, 4]
+        assert await stage.yield_reporter.step() == 1
+        assert [one.number for one in (await stage.batch_yield()).looks] == [1, 4]
         assert (await stage.status("leader"))["uploaded"] == 0
 
 
@@ -127,7 +127,7 @@ async def test_the_leader_takes_a_look_only_from_the_shuffler_and_the_first_one_
     assert (await stage.tell({**look, "at": "9" * 300})).status == 413
     for tenths in (3, 9):
         assert (await stage.tell({**look, "tenths": tenths})).status == 201
-    assert [one.tenths for one in (await stage.filled()).looks] == [3]
+    assert [one.tenths for one in (await stage.batch_yield()).looks] == [3]
 
 
 async def test_open_uploads_do_not_go_round_the_shuffler(tmp_path: Path) -> None:

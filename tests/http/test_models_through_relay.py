@@ -19,7 +19,7 @@ from services.gateway.handlers import GATEWAY
 from tacit import bhttp, media_types, ohttp
 from tacit.ports import HttpResponse
 from tacit.recipe.training import MODEL_PIECE
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.secret_files import write_secret
 from tests.http.model_stage import MODEL, PATH, ModelServer, model_server
 from tests.http.test_recipe_server import URL
@@ -68,10 +68,10 @@ async def device(server: ModelServer, tmp_path: Path) -> Device:
     target = TargetRule(origin=URL, path_prefix="/v1/", methods=("GET",))
     gateway = create_gateway(
         GatewayConfig(state_dir=tmp_path / "gateway", group_delay=0.0, relay_bearer=bearer, targets=(target,)),
-        Deps(server.clock, ENTROPY.child("gateway"), network, background=False),
+        ServiceEnv(server.clock, ENTROPY.child("gateway"), network, background=False),
     )
     settings = RelayConfig(state_dir=tmp_path / "relay", gateway_url=GATEWAY_URL, gateway_bearer=bearer)
-    relay = create_relay(settings, Deps(server.clock, ENTROPY.child("relay"), network, background=False))
+    relay = create_relay(settings, ServiceEnv(server.clock, ENTROPY.child("relay"), network, background=False))
     await network.mount(GATEWAY_URL, gateway)
     await network.mount(RELAY_URL, relay)
     config = gateway[GATEWAY].ring.active.config

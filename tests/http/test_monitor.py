@@ -24,7 +24,7 @@ from tacit.monitor.audit import DAY
 from tacit.monitor.findings import Finding
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy, WitnessLimit
-from tacit.service.app import DRIVERS, Deps
+from tacit.service.app import DRIVERS, ServiceEnv
 from tacit.tlog.checkpoint import NoteSignature
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tests.http.witness_world import KIT, LOG_URL, LyingLog, Stage, hostile_leaves
@@ -325,7 +325,7 @@ async def test_the_state_of_another_log_is_not_taken_for_this_ones(world: World)
 async def test_as_a_service_it_says_each_finding_once_and_counts(world: World) -> None:
     log = await world.show(*START)
     told: list[Finding] = []
-    deps = Deps(world.clock, SeededEntropy(3), world.network, background=False)
+    deps = ServiceEnv(world.clock, SeededEntropy(3), world.network, background=False)
     monitor = Monitor(world.watch(), no_bar, told.append)
     app = create_app(monitor, deps, 60.0)
     await world.network.mount("https://monitor.example", app)

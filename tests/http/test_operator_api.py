@@ -23,7 +23,7 @@ from infra.stacks.layout import Layout
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions, operator_credential
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.service.app import METRICS, STEPS, Deps, add_driver, make_app
+from tacit.service.app import METRICS, STEPS, ServiceEnv, add_driver, make_app
 from tacit.service.base.config import Listen
 from tacit.service.base.secret_files import read_secret
 from tacit.service.documents.operator import JobPage, NumberDocument
@@ -72,7 +72,7 @@ class _Kind:
         return True
 
 
-def _app(deps: Deps) -> web.Application:
+def _app(deps: ServiceEnv) -> web.Application:
     async def item(_request: web.Request) -> web.Response:
         raise web.HTTPForbidden
 
@@ -97,7 +97,7 @@ async def asked(network: InProcessTransport, path: str, method: str = "GET", sta
 
 async def test_numbers_are_those_of_the_metrics_page_and_no_finer() -> None:
     clock = SimClock()
-    app = _app(Deps(clock, SeededEntropy(4), InProcessTransport(), background=False))
+    app = _app(ServiceEnv(clock, SeededEntropy(4), InProcessTransport(), background=False))
     async with operated(app) as network:
         for _ in range(250):
             await network.request("GET", f"{OTHER}/items/one")
@@ -126,7 +126,7 @@ async def test_numbers_are_those_of_the_metrics_page_and_no_finer() -> None:
 
 async def test_work_that_fails_is_a_stuck_job_and_is_tried_again_at_once() -> None:
     clock, work = SimClock(), _Work()
-    app = _app(Deps(clock, SeededEntropy(1), InProcessTransport()))
+    app = _app(ServiceEnv(clock, SeededEntropy(1), InProcessTransport()))
     add_driver(app, work, 40.0, "working")
     async with operated(app) as network:
         work.error = ValueError("secret internals")
@@ -149,7 +149,7 @@ async def test_work_that_fails_is_a_stuck_job_and_is_tried_again_at_once() -> No
 
 
 async def test_jobs_of_a_service_come_in_pages_and_the_one_that_is_named_is_tried_again() -> None:
-    app, kind = _app(Deps(SimClock(), SeededEntropy(1), InProcessTransport(), background=False)), _Kind(120)
+    app, kind = _app(ServiceEnv(SimClock(), SeededEntropy(1), InProcessTransport(), background=False)), _Kind(120)
     app[OPERATED].jobs.append(kind)
     async with operated(app) as network:
         found: list[str] = []
@@ -167,7 +167,7 @@ async def test_jobs_of_a_service_come_in_pages_and_the_one_that_is_named_is_trie
 
 
 async def test_without_a_token_there_is_no_operators_api_and_with_another_nothing_opens() -> None:
-    deps = Deps(SimClock(), SeededEntropy(1), InProcessTransport(), background=False)
+    deps = ServiceEnv(SimClock(), SeededEntropy(1), InProcessTransport(), background=False)
     closed = make_app("probe", deps)
     async with operated(closed) as network:
         for method, path in PATHS:
@@ -193,7 +193,7 @@ def apps(layout: Layout) -> dict[str, web.Application]:
     for name in layout.services:
         service = deployable(name)
         config = service.load(layout.configs[name])
-        deps = Deps(SystemClock(), OsEntropy(), InProcessTransport(), background=False)
+        deps = ServiceEnv(SystemClock(), OsEntropy(), InProcessTransport(), background=False)
         found[name] = service.create_app(config, deps)
         Site.of(found[name], config)
     return found

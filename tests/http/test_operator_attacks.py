@@ -19,7 +19,7 @@ from infra.stacks.deployables import deployable
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions, operator_credential
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.config import Listen
 from tacit.service.base.secret_files import read_secret, write_secret
 from tacit.service.metrics import GRANULARITY, WINDOW_SECONDS
@@ -62,7 +62,7 @@ async def operators(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIter
                 layout.configs[name].write_text(json.dumps(body))
             service = deployable(name)
             config = service.load(layout.configs[name])
-            app = service.create_app(config, Deps(clock, SeededEntropy(1).child(name), network, background=False))
+            app = service.create_app(config, ServiceEnv(clock, SeededEntropy(1).child(name), network, background=False))
             await network.mount(f"http://inner-{name}.example", app)
             await network.mount(f"http://{name}.example", _site(app, config))
         tokens = {

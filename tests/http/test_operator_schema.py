@@ -17,7 +17,7 @@ from schemathesis.checks import CHECKS
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from tacit.adapters.system import SystemClock
-from tacit.service.app import METRICS, Deps, add_driver, make_app
+from tacit.service.app import METRICS, ServiceEnv, add_driver, make_app
 from tacit.service.base.config import Listen
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED
@@ -41,7 +41,7 @@ def serving() -> Iterator[str]:
     ready, ended, found = threading.Event(), threading.Event(), list[str]()
 
     async def live() -> None:
-        app = make_app("probe", Deps(SystemClock(), SeededEntropy(1), InProcessTransport()))
+        app = make_app("probe", ServiceEnv(SystemClock(), SeededEntropy(1), InProcessTransport()))
         add_driver(app, _Work(), 1.0, "working")
         app[METRICS].add(TOKENS, number_of(lambda: 0))
         app[OPERATED].tokens = GivenTokens(TOKEN)

@@ -24,7 +24,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.media_types import OHTTP_REQ
 from tacit.ports import HttpResponse
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.config import Listen
 from tacit.service.base.secret_files import write_secret
 from tacit.service.run import started
@@ -102,14 +102,14 @@ async def test_above_the_budgets_clients_get_503_and_what_was_acknowledged_has_a
     target, clock, entropy = SlowTarget(), SystemClock(), ENTROPY
     room = ohttp.SIZE_CLASSES[0] + ohttp.SIZE_CLASSES[-1]
     config = gateway_config(tmp_path, TARGET, max_in_flight=5 * room)
-    gateway = create_gateway(config, Deps(clock, entropy, target, background=False))
+    gateway = create_gateway(config, ServiceEnv(clock, entropy, target, background=False))
     async with AsyncExitStack() as stack:
         url = (await stack.enter_async_context(started(gateway, Listen(), grace_seconds=0.1))).url
         settings = RelayConfig(
             state_dir=tmp_path, gateway_url=url, gateway_bearer=tmp_path / "bearer", max_in_flight=8 * room
         )
         transport = await stack.enter_async_context(relay_transport(settings))
-        app = create_relay(settings, Deps(clock, entropy, transport, background=False))
+        app = create_relay(settings, ServiceEnv(clock, entropy, transport, background=False))
         relay = await stack.enter_async_context(started(app, Listen(), grace_seconds=0.1))
         client = await stack.enter_async_context(HttpTransport())
         key = gateway[GATEWAY].ring.active.config
@@ -150,7 +150,7 @@ async def test_a_gateway_that_never_answers_costs_a_bounded_wait_and_its_connect
         for frames in (None, Frames(max_delay=0.01)):
             settings = RelayConfig(state_dir=tmp_path, gateway_url=url, gateway_timeout=0.1, frames=frames)
             transport = await stack.enter_async_context(relay_transport(settings))
-            app = create_relay(settings, Deps(clock, entropy, transport, background=False))
+            app = create_relay(settings, ServiceEnv(clock, entropy, transport, background=False))
             relay = await stack.enter_async_context(started(app, Listen(), grace_seconds=0.1))
             silent.all_ended.clear()
             posts = [
@@ -168,7 +168,7 @@ async def test_a_target_that_never_answers_is_a_504_inside_and_its_connection_is
         url = await stack.enter_async_context(silent.running())
         config = gateway_config(tmp_path, url, target_timeout=0.1)
         transport = await stack.enter_async_context(gateway_transport(config))
-        app = create_gateway(config, Deps(clock, entropy, transport, background=False))
+        app = create_gateway(config, ServiceEnv(clock, entropy, transport, background=False))
         gateway = await stack.enter_async_context(started(app, Listen(), grace_seconds=0.1))
         client = await stack.enter_async_context(HttpTransport())
         message, context = request_to(url, app[GATEWAY].ring.active.config, b"report")

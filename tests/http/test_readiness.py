@@ -35,7 +35,7 @@ from tacit.errors import NoRoom, Refusal, RolledBack, Unavailable
 from tacit.operations.status import ProcessStatus
 from tacit.ports import TransportError
 from tacit.problem import OF_GATEWAY, party_of
-from tacit.service.app import PROBES, UNAVAILABLE, Deps, add_driver, add_store, make_app
+from tacit.service.app import PROBES, UNAVAILABLE, ServiceEnv, add_driver, add_store, make_app
 from tacit.service.readiness import FAILURES, PATIENCE_SECONDS, PROBE_SECONDS
 from tests.http.gateway_stage import Start, problem
 from tests.http.test_agent_upload import World, scheduled, world  # noqa: F401 - a fixture
@@ -92,7 +92,7 @@ class Service:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Service]:
-        app = make_app("service", Deps(self.clock, ENTROPY, self.network))
+        app = make_app("service", ServiceEnv(self.clock, ENTROPY, self.network))
         add_store(app, lambda: self.store)
         add_driver(app, self.work, 1.0, "following the log")
         await self.network.mount(BASE, app)
@@ -261,7 +261,7 @@ def test_every_service_that_keeps_something_is_probed(tmp_path: Path) -> None:
     probed = set()
     for name in layout.services:
         service = deployable(name)
-        deps = Deps(SimClock(), ENTROPY, InProcessTransport(), background=False)
+        deps = ServiceEnv(SimClock(), ENTROPY, InProcessTransport(), background=False)
         app: web.Application = service.create_app(service.load(layout.configs[name]), deps)
         probed |= {name} if app[PROBES] else set()
     assert probed == {*SERVICES, "witness_1"} - {"relay"}
@@ -273,7 +273,7 @@ async def test_status_says_who_is_not_ready_and_that_tasks_are_not_known_without
     store = Store()
     store.durability.ended("the database is older than the last state of this service")
     for name in layout.services:
-        app = make_app(name, Deps(SimClock(), ENTROPY, network, background=False))
+        app = make_app(name, ServiceEnv(SimClock(), ENTROPY, network, background=False))
         if name == "gateway":
             add_store(app, lambda: store)
         if name != "leader":

@@ -41,7 +41,7 @@ from tacit.ports import HttpResponse
 from tacit.problem import problem_type
 from tacit.recipe.context import Context, Stage
 from tacit.rules.table import check
-from tacit.service.app import CLOCK, DEPS, DRIVERS, Deps
+from tacit.service.app import CLOCK, DRIVERS, SERVICE_ENV, ServiceEnv
 from tacit.service.base.secret_files import write_secret
 from tacit.service.base.vouched import UNVOUCHED
 from tacit.tlog.canonical import canonical_bytes
@@ -80,7 +80,7 @@ class Server:
         return RecipeServerConfig.model_validate(values | changes)
 
     async def start(self, **changes: object) -> None:
-        deps = Deps(self.clock, SeededEntropy(1), self.network, background=False)
+        deps = ServiceEnv(self.clock, SeededEntropy(1), self.network, background=False)
         self.app = create_app(self.config(**changes), deps)
         await self.network.mount(URL, self.app)
 
@@ -295,7 +295,7 @@ async def test_a_log_whose_clock_contradicts_its_newest_directory_says_so_and_de
     """Behind it, its clock is wrong. After its time, the issuer may be late, and has to be let in."""
     await server.publish(KIT.directory_leaf(EPOCH + 1))
     compare = next(one for one in server.app[DRIVERS] if isinstance(one, LeafTime))
-    vouched = server.app[DEPS].vouched
+    vouched = server.app[SERVICE_ENV].vouched
     for days in (-30 * 365, -31, 70, 30 * 365):
         server.clock.set_back(-days * 86_400)
         await compare.step()
@@ -310,7 +310,7 @@ async def test_a_log_whose_clock_contradicts_its_newest_directory_says_so_and_de
 
 async def test_a_log_that_its_witness_contradicts_takes_and_refuses_nothing(server: Server) -> None:
     """What it refused for its clock would be refused for good, and a directory too early would stay."""
-    vouched = server.app[DEPS].vouched
+    vouched = server.app[SERVICE_ENV].vouched
     vouched.hear("a witness", server.clock.now())
     server.clock.set_back(-3 * 86_400)
     answer = await server.post(KIT.directory_leaf(EPOCH + 5))

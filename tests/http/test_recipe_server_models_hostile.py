@@ -18,7 +18,7 @@ from recipe_server.app import create_app
 from recipe_server.models import MOST_BYTES
 from tacit import media_types
 from tacit.adapters.network.http import HttpTransport
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.config import Limits
 from tacit.service.http.admission import Admission
 from tacit.service.http.server import Server
@@ -75,7 +75,7 @@ async def problem_of(reader: asyncio.StreamReader) -> tuple[int, str]:
 async def on_a_port(server: ModelServer) -> AsyncIterator[Listening]:
     """The same server, stopped and started again on a port."""
     await server.network.unmount(URL)
-    app = create_app(server.config(policy=POLICY), Deps(server.clock, ENTROPY, server.network, background=False))
+    app = create_app(server.config(policy=POLICY), ServiceEnv(server.clock, ENTROPY, server.network, background=False))
     runner = Runner(app, grace_seconds=0.1, limits=Limits())
     await runner.setup()
     try:

@@ -17,7 +17,7 @@ from tacit.adapters.databases.watermark import Recovery
 from tacit.codec import b64url
 from tacit.errors import Refusal, UsageError
 from tacit.logview.view import LogView
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.secret_files import write_secret
 from tests.http.test_recipe_server import COLLECTOR, KIT, URL, Server
 
@@ -67,7 +67,7 @@ async def test_an_older_database_is_refused_and_the_newest_one_goes_on(server: S
 
 async def test_nobody_can_accept_a_log_that_has_forgotten_entries(server: Server) -> None:
     await older(server)
-    deps = Deps(server.clock, SeededEntropy(1), InProcessTransport(), background=False, recovery=Recovery.ACCEPT)
+    deps = ServiceEnv(server.clock, SeededEntropy(1), InProcessTransport(), background=False, recovery=Recovery.ACCEPT)
     with pytest.raises(UsageError, match="begin a new one with a new log_key"):
         create_app(server.config(), deps)
 
@@ -94,7 +94,7 @@ async def test_without_its_mark_a_reader_who_saw_more_notices_that_a_log_went_ba
     (server.folder / "recipe_server.mark").unlink()
     with pytest.raises(UsageError, match="--new-mark"):
         await server.start()
-    deps = Deps(server.clock, SeededEntropy(1), server.network, background=False, recovery=Recovery.NEW_MARK)
+    deps = ServiceEnv(server.clock, SeededEntropy(1), server.network, background=False, recovery=Recovery.NEW_MARK)
     server.app = create_app(server.config(), deps)
     await server.network.mount(URL, server.app)
     with pytest.raises(Refusal, match="log-rollback"):

@@ -25,7 +25,7 @@ from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.service.base.secret_files import write_secret
 from tacit.signing import generate_signing_key
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
-from tacit.tlog.pages import encode_pages, entry_room
+from tacit.tlog.pages import encode_pages, entry_bytes
 from tests.http.test_recipe_server import COLLECTOR, Server
 
 KIT = RecipeKit()
@@ -227,7 +227,7 @@ async def test_whoever_fills_its_share_of_the_room_leaves_others_theirs_and_the_
 async def test_a_year_long_series_of_an_analyst_without_a_key_takes_no_room_any_more(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    size = entry_room(len(series_leaf(long_series(300, 1)).encode()))
+    size = entry_bytes(len(series_leaf(long_series(300, 1)).encode()))
     monkeypatch.setattr("recipe_server.page_capacity.CAPACITY", 12 * size)
     series = [long_series(300, 1, slot=slot, name=f"s{slot}") for slot in range(SLOTS)]
     await restart(server, policy(FIRST))

@@ -25,7 +25,7 @@ from tacit.logview.paged import PagedReader
 from tacit.logview.signers import LeafSigners
 from tacit.logview.view import LogView
 from tacit.recipe.policy import WitnessLimit
-from tacit.service.app import DRIVERS, Deps
+from tacit.service.app import DRIVERS, ServiceEnv
 from tacit.service.base.secret_files import write_secret
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
 from tacit.tlog.cosignature import Quorum
@@ -55,7 +55,7 @@ class World(Stage):
             }
             | changes
         )
-        self.app = create_app(config, Deps(self.clock, SeededEntropy(1), self.network, background=False))
+        self.app = create_app(config, ServiceEnv(self.clock, SeededEntropy(1), self.network, background=False))
         await self.network.mount(LOG_URL, self.app)
 
     async def settle(self) -> None:

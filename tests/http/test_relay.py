@@ -24,7 +24,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.errors import UsageError
 from tacit.media_types import OHTTP_REQ, OHTTP_RES, PROBLEM_JSON
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.app import DRIVERS, Deps
+from tacit.service.app import DRIVERS, ServiceEnv
 from tacit.service.base.config import Listen
 from tacit.service.base.config_files import parse_config
 from tacit.service.base.secret_files import write_secret
@@ -101,7 +101,7 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
                 **changed,
             }
             clock, observer, transport = SimClock(), RecordingObserver(), RecordingTransport(gateway)
-            deps = Deps(clock, SeededEntropy(1), transport, observer, background=False)
+            deps = ServiceEnv(clock, SeededEntropy(1), transport, observer, background=False)
             app = create_app(parse_config(data, RelayConfig), deps)
             ready = await stack.enter_async_context(started(app, Listen(), grace_seconds=0.1))
             connector = aiohttp.TCPConnector(local_addr=(CLIENT, 0))
@@ -166,7 +166,7 @@ async def test_real_connection_to_the_gateway_carries_no_trace_of_the_client(tmp
         state_dir=tmp_path, gateway_url=f"http://127.0.0.1:{runner.addresses[0][1]}", gateway_timeout=5
     )
     async with make_transport(config) as transport:
-        app = create_app(config, Deps(SimClock(), SeededEntropy(1), transport, background=False))
+        app = create_app(config, ServiceEnv(SimClock(), SeededEntropy(1), transport, background=False))
         async with started(app, Listen()) as ready, HttpTransport() as client:
             headers = {"Content-Type": OHTTP_REQ, "X-Forwarded-For": CLIENT}
             response = await client.request("POST", ready.url + "/", headers=headers, body=MESSAGE)

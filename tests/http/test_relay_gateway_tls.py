@@ -21,7 +21,7 @@ from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.media_types import OHTTP_REQ
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.config import Listen
 from tacit.service.run import started
 from tests.certificates import Authority
@@ -55,7 +55,7 @@ async def send(folder: Path, tmp_path: Path, authority: Authority) -> AsyncItera
     listen = Listen(tls_cert=certificate, tls_key=key, client_ca=authority.certificate, client_names=names)
     config = GatewayConfig(state_dir=tmp_path / "gateway", listen=listen)
     clock, entropy = SystemClock(), OsEntropy()
-    app = create_gateway(config, Deps(clock, entropy, NoTarget(), background=False))
+    app = create_gateway(config, ServiceEnv(clock, entropy, NoTarget(), background=False))
     async with AsyncExitStack() as stack:
         gateway = await stack.enter_async_context(started(app, listen))
         assert gateway.url.startswith("https://")
@@ -69,7 +69,7 @@ async def send(folder: Path, tmp_path: Path, authority: Authority) -> AsyncItera
                 client_key=tls.key,
             )
             transport = await stack.enter_async_context(make_transport(settings))
-            deps = Deps(clock, entropy, transport, background=False)
+            deps = ServiceEnv(clock, entropy, transport, background=False)
             relay = await stack.enter_async_context(started(create_relay(settings, deps), Listen()))
             request = bhttp.Request("GET", "https", "target.example", "/", (("date", http_date(clock.now())),))
             message, context = ohttp.padded_request(app[GATEWAY].ring.active.config, request, entropy)

@@ -20,7 +20,7 @@ from tacit.aggregator.keys import PeerSecrets, read_peer_file, write_peer_file
 from tacit.media_types import OHTTP_REQ
 from tacit.messages import Role
 from tacit.ports import HttpResponse
-from tacit.service.app import READY_PATH, Deps, make_app
+from tacit.service.app import READY_PATH, ServiceEnv, make_app
 from tacit.service.base.config import Listen
 from tacit.service.metrics_listener import metrics_site
 from tacit.service.operated import let_operate
@@ -57,7 +57,7 @@ async def test_relay_gateway_and_targets_go_on_while_their_tokens_are_replaced(t
     async with starting(tmp_path) as start:
         gateway = await start(targets=rules)
         config = RelayConfig(state_dir=tmp_path / "relay", gateway_url=GATEWAY_URL, gateway_bearer=at_relay)
-        deps = Deps(gateway.clock, entropy, gateway.network, gateway.observed, background=False)
+        deps = ServiceEnv(gateway.clock, entropy, gateway.network, gateway.observed, background=False)
         await gateway.network.mount(RELAY_URL, create_relay(config, deps))
 
         async def passes() -> str:
@@ -219,7 +219,7 @@ async def test_the_operators_listener_takes_the_tokens_of_the_moment_and_both_pa
     token, site_url, url = tmp_path / "operator.token", "http://127.0.0.1:8021", "http://127.0.0.1:8022"
     put_tokens(token, "operator-secret")
     async with InProcessTransport() as network:
-        app = make_app("probe", Deps(SimClock(0.0), SeededEntropy(1), network, background=False))
+        app = make_app("probe", ServiceEnv(SimClock(0.0), SeededEntropy(1), network, background=False))
         let_operate(app, token)
         await network.mount(url, app)
         await network.mount(site_url, metrics_site(app, Listen()))

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.one_server import ANALYZER_URL
-from services.shuffler.app import STORE, TELLING
-from services.shuffler.progress_reporter import PAUSES
+from services.shuffler.app import STORE, YIELD_REPORTER
+from services.shuffler.yield_reporter import PAUSES
 from tacit.aggregator.yield_looks import look_at
 from tacit.messages.chunk import MessageChunk
 from tacit.models.interfaces.device import Fate
@@ -78,27 +78,27 @@ async def _assert_told_when_due(stage: ShuffledStage) -> None:
     devices = population()
     recipe, task = devices.recipe, devices.recipe.interval
     await stage.publish(recipe)
-    telling = stage.shuffler[TELLING]
+    yield_reporter = stage.shuffler[YIELD_REPORTER]
     await stage.fill(devices, *VALUES)
-    assert (await stage.filling(recipe))["looks"] == []
-    assert await telling.step() == 0
+    assert (await stage.batch_yield(recipe))["looks"] == []
+    assert await yield_reporter.step() == 0
     stage.clock.jump(look_at(task.start, task.end, 1) - stage.clock.now())
     stage.network.partition(ANALYZER_URL)
-    assert await telling.step() == 0
+    assert await yield_reporter.step() == 0
     stage.network.heal()
-    assert await telling.step() == 0, "not at once"
+    assert await yield_reporter.step() == 0, "not at once"
     stage.clock.jump(PAUSES.most)
-    assert await telling.step() == 1
-    assert await telling.step() == 0
-    first = await stage.filling(recipe)
+    assert await yield_reporter.step() == 1
+    assert await yield_reporter.step() == 0
+    first = await stage.batch_yield(recipe)
     assert [(one["number"], one["tenths"] >= 2) for one in first["looks"]] == [(1, True)]
     assert first["next_at"] == look_at(task.start, task.end, 2)
     await stage.start_shuffler()
-    assert await stage.shuffler[TELLING].step() == 1, "told again, as it was"
-    assert await stage.filling(recipe) == first
+    assert await stage.shuffler[YIELD_REPORTER].step() == 1, "told again, as it was"
+    assert await stage.batch_yield(recipe) == first
     stage.clock.jump(look_at(task.start, task.end, 4) - stage.clock.now())
-    assert await stage.shuffler[TELLING].step() == 1
-    assert [one["number"] for one in (await stage.filling(recipe))["looks"]] == [1, 4]
+    assert await stage.shuffler[YIELD_REPORTER].step() == 1
+    assert [one["number"] for one in (await stage.batch_yield(recipe))["looks"]] == [1, 4]
 
 
 async def test_a_look_is_taken_only_from_the_shuffler_and_the_first_one_stays(stage: ShuffledStage) -> None:
@@ -113,7 +113,7 @@ async def test_a_look_is_taken_only_from_the_shuffler_and_the_first_one_stays(st
     assert (await stage.tell(recipe, {**look, "at": "9" * 300})).status == 413
     for tenths in (3, 9):
         assert (await stage.tell(recipe, {**look, "tenths": tenths})).status == 201
-    assert (await stage.filling(recipe))["looks"] == [look]
+    assert (await stage.batch_yield(recipe))["looks"] == [look]
 
 
 async def test_both_servers_opt_in_before_a_bundle_is_taken(stage: ShuffledStage) -> None:

@@ -20,7 +20,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.ports import HttpResponse, Transport, TransportError
-from tacit.service.app import DRIVERS, Deps, add_driver, heed_expect, make_app, read_body
+from tacit.service.app import DRIVERS, ServiceEnv, add_driver, heed_expect, make_app, read_body
 from tacit.service.base.config import Listen
 from tacit.service.http.auth import require_bearer, token_digest
 from tacit.service.run import started
@@ -48,8 +48,8 @@ class _Counter:
         return 1 if self.steps <= 3 else 0
 
 
-def _deps(*, background: bool = True) -> Deps:
-    return Deps(SystemClock(), SeededEntropy(1), _Nowhere(), background=background)
+def _deps(*, background: bool = True) -> ServiceEnv:
+    return ServiceEnv(SystemClock(), SeededEntropy(1), _Nowhere(), background=background)
 
 
 async def _echo(request: web.Request) -> web.Response:
@@ -78,7 +78,7 @@ async def _private(request: web.Request) -> web.Response:
     return web.json_response(require_bearer(request, b"\0" * 32, DIGEST))
 
 
-def _app(deps: Deps | None = None) -> web.Application:
+def _app(deps: ServiceEnv | None = None) -> web.Application:
     app = make_app("probe", deps or _deps(), max_body=LIMIT)
     app.router.add_post("/echo", _echo, expect_handler=heed_expect)
     app.router.add_get("/fail/{how}", _fail)
@@ -275,7 +275,7 @@ async def test_a_client_that_goes_away_in_its_body_is_no_internal_error(capsys: 
 
 async def test_a_driver_runs_in_the_background_and_stops_with_the_app() -> None:
     clock, driver = SimClock(), _Counter()
-    app = _app(Deps(clock, OsEntropy(), _Nowhere()))
+    app = _app(ServiceEnv(clock, OsEntropy(), _Nowhere()))
     wake = add_driver(app, driver, idle_seconds=5.0)
     async with InProcessTransport({BASE: app}):
         await clock.advance(0)

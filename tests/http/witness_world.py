@@ -17,7 +17,7 @@ from services.witness.config import WitnessConfig
 from services.witness.handlers import WITNESS
 from tacit.adapters.databases.watermark import Recovery
 from tacit.ports import HttpResponse
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.keys import write_signing_key
 from tacit.signing import generate_signing_key
 from tacit.tlog.checkpoint import Checkpoint, Note, NoteKey, NoteSignature, sign_checkpoint
@@ -135,7 +135,7 @@ class Stage:
             }
             | changes
         )
-        deps = Deps(self.clock, SeededEntropy(2), self.network, background=False, recovery=recovery)
+        deps = ServiceEnv(self.clock, SeededEntropy(2), self.network, background=False, recovery=recovery)
         app = create_app(config, deps)
         await self.network.mount(url_of(name), app)
         self.apps[name] = app

@@ -1,4 +1,4 @@
-"""One application behind the lean server and behind aiohttp's, and a client that reads answers as h11 does."""
+"""One application behind the fast server and behind aiohttp's, and a client that reads answers as h11 does."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from infra.lab.kit.entropy import SeededEntropy
 from tacit.adapters.system import SystemClock
 from tacit.errors import Abort, DecodeError, Refusal
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.app import COUNT, Deps, make_app, read_body
+from tacit.service.app import COUNT, ServiceEnv, make_app, read_body
 from tacit.service.base.config import Limits
-from tacit.service.fast_routes import HOT, add_hot_route
+from tacit.service.fast_routes import FAST_ROUTES, add_fast_route
 from tacit.service.http.auth import require_bearer, token_digest
-from tacit.service.http.fast_reader import Asking, HotRoute, Respond
+from tacit.service.http.fast_reader import Asking, FastRoute, Respond
 from tacit.service.http.problems import Answer
 from tacit.service.http.server import Server
 from tacit.service.run import Runner
@@ -27,7 +27,7 @@ PATIENCE = 60.0
 LIMIT = 100_000
 TYPE = "application/x-test;message=one"
 DIGEST = token_digest("let-me-in")
-SERVERS = ("lean", "aiohttp")
+SERVERS = ("fast", "aiohttp")
 FAULTS: dict[str, Exception] = {
     "abort": Abort(
         "urn:x:y", "this time", status=409, title="Always.", extensions={"n": 7}, headers={"Retry-After": "3"}
@@ -99,8 +99,8 @@ async def read_answer(reader: asyncio.StreamReader, method: bytes = b"POST") -> 
 
 
 def make_probe(bodies: list[bytes], opened: asyncio.Event) -> web.Application:
-    """An application with one hot route for everybody, and one that wants a token and fails on demand."""
-    app = make_app("probe", Deps(SystemClock(), SeededEntropy(1), _Nowhere()), max_body=LIMIT)
+    """An application with one fast route for everybody, and one that wants a token and fails on demand."""
+    app = make_app("probe", ServiceEnv(SystemClock(), SeededEntropy(1), _Nowhere()), max_body=LIMIT)
 
     def admit(_head: Asking) -> Respond:
         return echo
@@ -137,8 +137,8 @@ def make_probe(bodies: list[bytes], opened: asyncio.Event) -> web.Application:
 
     app.router.add_post("/later", later)
     app.router.add_post("/begun", begun)
-    add_hot_route(app, HotRoute("/", TYPE, LIMIT, admit))
-    add_hot_route(app, HotRoute("/known/{how}", TYPE, LIMIT, admit_known))
+    add_fast_route(app, FastRoute("/", TYPE, LIMIT, admit))
+    add_fast_route(app, FastRoute("/known/{how}", TYPE, LIMIT, admit_known))
     return app
 
 
@@ -150,7 +150,7 @@ async def served(by: str, **limits: object) -> AsyncIterator[Served]:
     app, counted = make_probe(bodies, opened), list[tuple[str, int]]()
     app[COUNT] = lambda route, status, _began: counted.append((route, status))
     if by == "aiohttp":
-        app[HOT].clear()
+        app[FAST_ROUTES].clear()
     runner = Runner(app, grace_seconds=1.0, limits=Limits.model_validate(limits))
     found = Served(runner, bodies, opened, counted)
     await runner.setup()

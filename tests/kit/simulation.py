@@ -26,7 +26,7 @@ from aiohttp import web
 
 from client_agent.agent import Agent
 from client_agent.data.sources import CallableSource
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from client_agent.learning.learners import Learner
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
@@ -50,7 +50,7 @@ from tacit.recipe.policy import Policy, parse_policy
 from tacit.recipe.series import Series
 from tacit.recipe.writing.builder import propose
 from tacit.roles.aggregator import Party
-from tacit.service.app import DEPS, DRIVERS, Deps
+from tacit.service.app import DRIVERS, SERVICE_ENV, ServiceEnv
 from tacit.task import Task
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tokens.attestation import SoftwareDevice
@@ -170,7 +170,7 @@ class Simulation:
             config = config.model_copy(update={"group_delay": 0.0})
         entropy = self.entropy.child(f"{name} {self._starts}")
         transport = self.wire.transport(name)
-        deps = Deps(self.clock, entropy, transport, self.observer, background=False, recovery=recovery)
+        deps = ServiceEnv(self.clock, entropy, transport, self.observer, background=False, recovery=recovery)
         app = service.create_app(config.model_copy(update=changes), deps)
         await self.network.mount(self.layout.urls[name], app)
         self.apps[name] = app
@@ -225,7 +225,7 @@ class Simulation:
         """Let each party of a collection that has not heard from the log since it started read it, as it would at once:
         nothing is closed by one clock alone."""
         for name in ("leader", "helper", "collector"):
-            if self.apps[name][DEPS].vouched.said() is None:
+            if self.apps[name][SERVICE_ENV].vouched.said() is None:
                 with contextlib.suppress(TransportError):
                     await self.apps[name][DRIVERS][0].step()
 
@@ -385,7 +385,7 @@ class Simulation:
         unused = {"kind": "csv", "path": Path("unused.csv")}
         folder = self.layout.state_dir / "devices"
         config = agent_config(self.layout, folder, unused, staged=True).model_copy(update={"attributes": attributes})
-        deps = AgentDeps(self.clock, entropy, transport, self.learners.get(name))
+        deps = AgentEnv(self.clock, entropy, transport, self.learners.get(name))
         agent = Agent(config, self.policy, deps, store, CallableSource(data.get), identity)
         return Device(name, agent, store, identity, data, attributes)
 

@@ -6,11 +6,11 @@ from tacit.codec import Writer
 from tacit.messages.aggregation import AggregationJobContinueReq, AggregationJobInitReq, VerifyResp
 from tacit.messages.slices import join_reject
 from tacit.messages.struct import joined
-from tacit.messages.version_codec import Framed, encode_init, vector
+from tacit.messages.version_codec import VersionedMessage, encode_init, vector
 from tacit.version import DapVersion
 
 
-def encode_framed(message: Framed, version: DapVersion) -> bytes:
+def encode_framed(message: VersionedMessage, version: DapVersion) -> bytes:
     """Encode ``message`` for ``version``. Raises ``ValueError`` for a field that does not fit, and for job extensions
     that the version cannot express."""
     match message:

@@ -31,8 +31,7 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.operations.issuance import SlotIssuance
 from tacit.operations.servers import ServerStatus
 from tacit.operations.status import DeploymentStatus, ProcessStatus, TaskStatus
-from tacit.service.app import Deps as ServiceDeps
-from tacit.service.app import make_app
+from tacit.service.app import ServiceEnv, make_app
 from tests.scripts.live_stack import in_thread, step_until
 
 EPOCH_SECONDS = 3600
@@ -245,7 +244,7 @@ async def test_a_recipe_whose_interval_has_ended_is_over_here_as_it_is_in_the_li
         "recipe_server": {"recipes": [recipe], "next": None},
     }
     for name, answer in rows.items():
-        app = make_app(name, ServiceDeps(SystemClock(), OsEntropy(), network, background=False))
+        app = make_app(name, ServiceEnv(SystemClock(), OsEntropy(), network, background=False))
 
         async def listed(_request: web.Request, answer: object = answer) -> web.Response:
             return web.json_response(answer)

@@ -9,7 +9,7 @@ import pytest
 
 from client_agent.agent import Agent
 from client_agent.data.sources import CallableSource
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from client_agent.journal import State
 from client_agent.panprivate.watches import Watches
 from infra.stacks.agent_configs import agent_config
@@ -55,7 +55,7 @@ def watching(simulation: Simulation) -> list[Watches]:
     found = []
     for device in simulation.devices:
         transport = simulation.wire.transport(device.name, AGENTS)
-        deps = AgentDeps(simulation.clock, simulation.entropy.child(f"{device.name} watching"), transport)
+        deps = AgentEnv(simulation.clock, simulation.entropy.child(f"{device.name} watching"), transport)
         folder = simulation.layout.state_dir / "devices" / device.name
         states = Watches(folder, deps.clock, deps.entropy)
         unused = {"kind": "csv", "path": "unused.csv"}

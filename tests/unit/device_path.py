@@ -21,11 +21,11 @@ from typing import Any
 
 import pytest
 
-from client_agent.answering import Data, KeptStates, Origins
+from client_agent.answering import AnswerSources, Data, KeptStates
 from client_agent.coin import coin_threshold
 from client_agent.config import Timing
 from client_agent.data.sources import CallableSource
-from client_agent.deciding import Decider, Decision, Deps
+from client_agent.deciding import AgentEnv, Decider, Decision
 from client_agent.journal import MemoryAgentStore, State
 from client_agent.panprivate.watches import Watches
 from client_agent.wallet import HeldToken
@@ -189,11 +189,11 @@ class Path:
         self._made.clear()
         options = {"attributes": {}, **config}
         holder = SimpleNamespace(**options, timing=Timing())
-        deps = Deps(self.clock, entropy, None)  # type: ignore[arg-type]
+        deps = AgentEnv(self.clock, entropy, None)  # type: ignore[arg-type]
         store = MemoryAgentStore()
         data = Data(CallableSource(read), options["attributes"], store, self.clock)
         kept = KeptStates(Watches(None, self.clock, entropy))
-        parts: Any = (holder, KIT.policy, deps, store, Origins(data, kept), Wallet())
+        parts: Any = (holder, KIT.policy, deps, store, AnswerSources(data, kept), Wallet())
         (made,) = await Decider(*parts).decisions(self.log, self.log.recipes[:1], [])
         assert isinstance(made, Decision), "a decision is made now, whatever the datum is"
         entry = made.entry

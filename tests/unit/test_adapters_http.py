@@ -26,7 +26,7 @@ from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import TransportError
-from tacit.service.app import Deps, make_app
+from tacit.service.app import ServiceEnv, make_app
 from tacit.service.base.config import Listen
 from tacit.service.http.callers import CALLERS, Callers
 from tacit.service.run import Ready, serve, started
@@ -73,7 +73,7 @@ def _app(listen: Listen | None = None, token: str | None = None) -> web.Applicat
         {"attester": None if token is None else GivenTokens(token)},
         local=frozenset({"attester"}),
     )
-    app = make_app("probe", Deps(SystemClock(), OsEntropy(), HttpTransport()), callers=callers)
+    app = make_app("probe", ServiceEnv(SystemClock(), OsEntropy(), HttpTransport()), callers=callers)
     app.router.add_get("/show/{rest:.*}", _show)
     app.router.add_get("/authorization", _authorization)
     app.router.add_get("/large", _large)
@@ -255,11 +255,11 @@ _PROGRAM = """
 import asyncio
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.service.app import Deps, make_app
+from tacit.service.app import ServiceEnv, make_app
 from tacit.service.base.config import Listen
 from tacit.service.run import serve
 
-asyncio.run(serve(make_app("probe", Deps(SystemClock(), OsEntropy(), HttpTransport())), Listen()))
+asyncio.run(serve(make_app("probe", ServiceEnv(SystemClock(), OsEntropy(), HttpTransport())), Listen()))
 """
 
 

@@ -21,7 +21,7 @@ from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.app import Deps, make_app
+from tacit.service.app import ServiceEnv, make_app
 from tacit.service.base.config import Listen
 from tacit.service.http.callers import certificate_names
 from tacit.service.run import Ready, server_tls, started
@@ -62,7 +62,7 @@ async def _slow(request: web.Request) -> web.Response:
 
 
 def _app() -> web.Application:
-    app = make_app("probe", Deps(SystemClock(), OsEntropy(), HttpTransport()))
+    app = make_app("probe", ServiceEnv(SystemClock(), OsEntropy(), HttpTransport()))
     app.router.add_route("*", "/echo", _echo)
     app.router.add_get("/show/{rest:.*}", _show)
     app.router.add_get("/authorization", _authorization)

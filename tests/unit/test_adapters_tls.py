@@ -19,7 +19,7 @@ from tacit.adapters.network.tls import ClientTls, listener_context, troubles
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import OwnedTransport, TransportError
-from tacit.service.app import Deps, make_app
+from tacit.service.app import ServiceEnv, make_app
 from tacit.service.base.config import Listen
 from tacit.service.http.callers import CALLERS, Callers
 from tacit.service.run import started
@@ -89,7 +89,7 @@ async def _private(request: web.Request) -> web.Response:
 async def serving(place: Place) -> AsyncIterator[str]:
     listen = place.listen
     callers = Callers("probe", listen, {"caller": None})
-    app = make_app("probe", Deps(SystemClock(), OsEntropy(), HttpTransport()), callers=callers)
+    app = make_app("probe", ServiceEnv(SystemClock(), OsEntropy(), HttpTransport()), callers=callers)
     app.router.add_get("/private", _private)
     async with started(app, listen, grace_seconds=2) as ready:
         yield ready.url
@@ -238,7 +238,7 @@ async def test_a_certificate_counts_only_for_the_host_or_address_that_it_names(t
         ]
     ):
         certificate, key = old.issue(f"127.0.0.{number}", addresses, names)
-        app = make_app("probe", Deps(SystemClock(), OsEntropy(), HttpTransport()))
+        app = make_app("probe", ServiceEnv(SystemClock(), OsEntropy(), HttpTransport()))
         async with started(app, Listen(tls_cert=certificate, tls_key=key), grace_seconds=2) as ready:
             for host in ("127.0.0.1", "localhost"):
                 url = ready.url.replace("127.0.0.1", host) + "/healthz"
@@ -255,11 +255,11 @@ async def test_what_is_wrong_with_a_server_is_said_in_words(
 ) -> None:
     """Each of these is what somebody meets who has forgotten a setting."""
     certificate, key = old.issue("expired", lifetime=-60)
-    app = make_app("probe", Deps(SystemClock(), OsEntropy(), HttpTransport()))
+    app = make_app("probe", ServiceEnv(SystemClock(), OsEntropy(), HttpTransport()))
     async with (
         serving(server) as url,
         started(app, Listen(tls_cert=certificate, tls_key=key), grace_seconds=2) as expired,
-        started(make_app("probe", Deps(SystemClock(), OsEntropy(), HttpTransport())), Listen()) as plain,
+        started(make_app("probe", ServiceEnv(SystemClock(), OsEntropy(), HttpTransport())), Listen()) as plain,
     ):
         for where, ca, why in (
             (url, new.certificate, "its certificate is not trusted"),
@@ -282,7 +282,9 @@ async def test_a_redirect_is_never_followed_with_what_the_request_carried(monkey
     async def redirect(_request: web.Request) -> web.Response:
         return web.Response(status=307, headers={"Location": elsewhere.url + "/"})
 
-    listener, redirector = (make_app("probe", Deps(SystemClock(), OsEntropy(), HttpTransport())) for _ in range(2))
+    listener, redirector = (
+        make_app("probe", ServiceEnv(SystemClock(), OsEntropy(), HttpTransport())) for _ in range(2)
+    )
     listener.router.add_route("*", "/{rest:.*}", listen)
     redirector.router.add_route("*", "/{rest:.*}", redirect)
     async with started(listener, Listen()) as elsewhere, started(redirector, Listen()) as ready:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tacit.service.base.config import Limits
-from tacit.service.http.admission import LARGE_RATE, LOOKS, Admission, Phase, Source, Visit, source_of
+from tacit.service.http.admission import LARGE_RATE, LOOKS, Admission, ConnectionRecord, Phase, Source, source_of
 from tacit.service.http.limits import ORDINARY_BODY
 
 ATTACKER, HONEST = "198.51.100.1", "203.0.113.9"
@@ -40,28 +40,28 @@ class Listener:
         )
         self.now = 1000.0
 
-    def arrive(self, address: str, *, known: bool = False) -> tuple[Client, Visit | None]:
+    def arrive(self, address: str, *, known: bool = False) -> tuple[Client, ConnectionRecord | None]:
         client = Client()
         return client, self.admission.arrive(client, address, self.now, known=known)
 
-    def connect(self, address: str, *, known: bool = False) -> tuple[Client, Visit]:
-        client, visit = self.arrive(address, known=known)
-        assert visit is not None
-        return client, visit
+    def connect(self, address: str, *, known: bool = False) -> tuple[Client, ConnectionRecord]:
+        client, record = self.arrive(address, known=known)
+        assert record is not None
+        return client, record
 
-    def send(self, visit: Visit, *, size: int = 100, whole: bool = True, headed: bool = True) -> bool:
+    def send(self, record: ConnectionRecord, *, size: int = 100, whole: bool = True, headed: bool = True) -> bool:
         """Whether what came is read now."""
-        if not self.admission.may_read(visit, size, self.now):
+        if not self.admission.may_read(record, size, self.now):
             return False
-        self.admission.was_read(visit, self.now, headed=headed, complete=whole)
+        self.admission.was_read(record, self.now, headed=headed, complete=whole)
         return True
 
-    def proceed(self, visit: Visit) -> None:
+    def proceed(self, record: ConnectionRecord) -> None:
         """Read a whole request that waited."""
-        self.admission.was_read(visit, self.now, headed=True, complete=True)
+        self.admission.was_read(record, self.now, headed=True, complete=True)
 
-    def answer(self, visit: Visit) -> None:
-        self.admission.answered(visit, self.now)
+    def answer(self, record: ConnectionRecord) -> None:
+        self.admission.answered(record, self.now)
 
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
@@ -71,7 +71,7 @@ class Listener:
 def test_a_source_has_its_share_of_the_turns_and_the_next_source_has_one_at_once() -> None:
     listener = Listener(connections=100)
     flood = [listener.connect(ATTACKER) for _ in range(50)]
-    assert [listener.send(visit) for _, visit in flood] == [True] * 2 + [False] * 48
+    assert [listener.send(record) for _, record in flood] == [True] * 2 + [False] * 48
     _, honest = listener.connect(HONEST)
     assert listener.send(honest)
     assert listener.admission.turns == 3
@@ -82,10 +82,10 @@ def test_a_source_has_its_share_of_the_turns_and_the_next_source_has_one_at_once
 def test_when_all_turns_are_taken_sources_that_wait_have_one_each_in_turn() -> None:
     listener = Listener(connections=100, share_in_company=2)
     first, second = [listener.connect("192.0.2.1") for _ in range(8)], [listener.connect("192.0.2.2") for _ in range(8)]
-    for _, visit in (*first, *second):
-        listener.send(visit)
-    honest, visit = listener.connect(HONEST)
-    assert not listener.send(visit)
+    for _, record in (*first, *second):
+        listener.send(record)
+    honest, record = listener.connect(HONEST)
+    assert not listener.send(record)
     listener.answer(first[0][1])
     listener.proceed(first[4][1])
     listener.answer(first[1][1])
@@ -96,10 +96,10 @@ def test_when_all_turns_are_taken_sources_that_wait_have_one_each_in_turn() -> N
 def test_a_source_has_more_turns_while_nobody_else_is_connected() -> None:
     listener = Listener(connections=100, requests=32, share=4, share_in_company=16)
     flood = [listener.connect(ATTACKER)[1] for _ in range(20)]
-    assert sum(listener.send(visit) for visit in flood) == 8
+    assert sum(listener.send(record) for record in flood) == 8
     _, honest = listener.connect(HONEST)
-    for visit in flood[:7]:
-        listener.answer(visit)
+    for record in flood[:7]:
+        listener.answer(record)
     assert listener.admission.turns == 2, "nothing more is given until the source is down to its share in company"
     assert listener.send(honest)
     listener.admission.depart(honest, listener.now)
@@ -109,7 +109,7 @@ def test_a_source_has_more_turns_while_nobody_else_is_connected() -> None:
 def test_a_request_that_is_not_whole_holds_no_turn() -> None:
     listener = Listener(connections=100)
     slow = [listener.connect(ATTACKER)[1] for _ in range(50)]
-    assert all(listener.send(visit, whole=False) for visit in slow)
+    assert all(listener.send(record, whole=False) for record in slow)
     assert listener.admission.turns == 0
     _, honest = listener.connect(ATTACKER)
     assert listener.send(honest), "from the same address, too"
@@ -118,8 +118,8 @@ def test_a_request_that_is_not_whole_holds_no_turn() -> None:
 def test_hanging_up_gives_the_turn_back_to_whoever_waits() -> None:
     listener = Listener(connections=100)
     flood = [listener.connect(ATTACKER) for _ in range(3)]
-    for _, visit in flood:
-        listener.send(visit)
+    for _, record in flood:
+        listener.send(record)
     listener.admission.depart(flood[0][1], listener.now)
     assert flood[2][0].told == ["proceed"]
     listener.admission.depart(flood[0][1], listener.now)
@@ -129,9 +129,9 @@ def test_hanging_up_gives_the_turn_back_to_whoever_waits() -> None:
 def test_known_peers_have_all_turns_and_are_not_cut() -> None:
     listener = Listener(connections=9)
     peers = [listener.connect("127.0.0.1", known=True) for _ in range(8)]
-    assert all(listener.send(visit) for _, visit in peers)
-    for _, visit in peers:
-        listener.answer(visit)
+    assert all(listener.send(record) for _, record in peers)
+    for _, record in peers:
+        listener.answer(record)
     silent, _ = listener.connect(ATTACKER)
     listener.connect(HONEST)
     assert silent.told == ["cut"]
@@ -140,19 +140,19 @@ def test_known_peers_have_all_turns_and_are_not_cut() -> None:
 
 def test_who_proves_who_it_is_leaves_the_share_of_its_address() -> None:
     listener = Listener(connections=100)
-    visits = [listener.connect(ATTACKER)[1] for _ in range(4)]
-    assert [listener.send(visit) for visit in visits[:3]] == [True, True, False]
-    listener.admission.move(visits[0], None, listener.now)
+    records = [listener.connect(ATTACKER)[1] for _ in range(4)]
+    assert [listener.send(record) for record in records[:3]] == [True, True, False]
+    listener.admission.move(records[0], None, listener.now)
     assert listener.admission.turns == 3, "the one that waited has the turn that its address was given back"
     assert listener.send(listener.connect(HONEST)[1])
 
 
 def test_who_proves_who_it_is_while_it_waits_has_the_next_turn() -> None:
     listener = Listener(connections=100)
-    visits = [listener.connect(ATTACKER) for _ in range(3)]
-    assert [listener.send(visit) for _, visit in visits] == [True, True, False]
-    listener.admission.move(visits[2][1], None, listener.now)
-    assert visits[2][0].told == ["proceed"], "known peers have no share"
+    records = [listener.connect(ATTACKER) for _ in range(3)]
+    assert [listener.send(record) for _, record in records] == [True, True, False]
+    listener.admission.move(records[2][1], None, listener.now)
+    assert records[2][0].told == ["proceed"], "known peers have no share"
 
 
 def test_sources_that_hung_up_while_they_waited_are_not_in_the_way_of_others() -> None:
@@ -160,14 +160,14 @@ def test_sources_that_hung_up_while_they_waited_are_not_in_the_way_of_others() -
     working = listener.connect(HONEST)[1]
     assert listener.send(working)
     gone = [listener.connect(f"192.0.2.{number}")[1] for number in range(5)]
-    honest, visit = listener.connect("198.51.100.2")
-    assert not any(map(listener.send, [*gone, visit]))
+    honest, record = listener.connect("198.51.100.2")
+    assert not any(map(listener.send, [*gone, record]))
     for one in gone:
         listener.admission.depart(one, listener.now)
     listener.answer(working)
     assert honest.told == ["proceed"]
-    listener.proceed(visit)
-    listener.answer(visit)
+    listener.proceed(record)
+    listener.answer(record)
     assert not listener.admission._queue
 
 
@@ -199,8 +199,8 @@ def test_bytes_on_their_way_are_bounded_and_the_greediest_source_pays() -> None:
     honest, small = listener.connect(HONEST)
     listener.send(small, size=5000, whole=False)
     greedy = [listener.connect(ATTACKER) for _ in range(10)]
-    for _, visit in greedy:
-        listener.send(visit, size=10_000, whole=False)
+    for _, record in greedy:
+        listener.send(record, size=10_000, whole=False)
     assert sum(client.told == ["cut"] for client, _ in greedy) == 4
     assert not honest.told
     assert listener.send(small, size=5000)
@@ -209,13 +209,13 @@ def test_bytes_on_their_way_are_bounded_and_the_greediest_source_pays() -> None:
 @pytest.mark.parametrize(("sent", "headed", "seconds"), [(False, False, 20), (True, False, 20)])
 def test_a_head_that_does_not_come_ends_the_connection(sent: bool, headed: bool, seconds: float) -> None:
     listener = Listener()
-    client, visit = listener.connect(ATTACKER)
+    client, record = listener.connect(ATTACKER)
     if sent:
-        listener.send(visit, whole=False, headed=headed)
+        listener.send(record, whole=False, headed=headed)
     listener.pass_time(seconds - 1)
     assert not client.told
     if sent:
-        listener.send(visit, whole=False, headed=headed)
+        listener.send(record, whole=False, headed=headed)
     listener.pass_time(2)
     assert client.told == ["cut"]
 
@@ -223,8 +223,8 @@ def test_a_head_that_does_not_come_ends_the_connection(sent: bool, headed: bool,
 def test_a_body_below_the_least_rate_is_told_so_and_then_cut() -> None:
     listener = Listener(least_rate=100)
     fast, slow = listener.connect(HONEST), listener.connect(ATTACKER)
-    for _, visit in (fast, slow):
-        listener.send(visit, size=500, whole=False)
+    for _, record in (fast, slow):
+        listener.send(record, size=500, whole=False)
     for _ in range(30):
         listener.send(fast[1], size=150, whole=False)
         listener.send(slow[1], size=10, whole=False)
@@ -238,8 +238,8 @@ def test_a_body_below_the_least_rate_is_told_so_and_then_cut() -> None:
 
 def test_what_a_large_body_has_beyond_an_ordinary_one_must_arrive_faster() -> None:
     listener = Listener(least_rate=1024, grace_seconds=10)
-    (client, visit), (large, last) = listener.connect(ATTACKER), listener.connect(HONEST)
-    listener.send(visit, size=ORDINARY_BODY, whole=False)
+    (client, record), (large, last) = listener.connect(ATTACKER), listener.connect(HONEST)
+    listener.send(record, size=ORDINARY_BODY, whole=False)
     listener.send(last, size=ORDINARY_BODY + (4 << 20), whole=False)
     listener.pass_time(10 + 256 - 1)
     assert (client.told, large.told) == ([], [])
@@ -253,14 +253,14 @@ def test_what_a_large_body_has_beyond_an_ordinary_one_must_arrive_faster() -> No
 
 def test_time_that_a_request_waits_for_its_turn_is_not_its_senders() -> None:
     listener = Listener(connections=100, wait_seconds=1000)
-    visits = [listener.connect(ATTACKER) for _ in range(3)]
-    client, last = visits[2]
+    records = [listener.connect(ATTACKER) for _ in range(3)]
+    client, last = records[2]
     listener.send(last, whole=False)
-    for _, visit in visits[:2]:
-        listener.send(visit)
+    for _, record in records[:2]:
+        listener.send(record)
     listener.send(last, whole=False)
     listener.pass_time(500)
-    listener.answer(visits[0][1])
+    listener.answer(records[0][1])
     listener.admission.was_read(last, listener.now, headed=True, complete=False)
     listener.pass_time(5)
     assert client.told == ["proceed"]
@@ -268,18 +268,18 @@ def test_time_that_a_request_waits_for_its_turn_is_not_its_senders() -> None:
 
 def test_who_waits_too_long_for_a_turn_is_told_to_come_back() -> None:
     listener = Listener(connections=100)
-    visits = [listener.connect(ATTACKER) for _ in range(3)]
-    for _, visit in visits:
-        listener.send(visit)
+    records = [listener.connect(ATTACKER) for _ in range(3)]
+    for _, record in records:
+        listener.send(record)
     listener.pass_time(11)
-    assert visits[2][0].told == ["late"]
+    assert records[2][0].told == ["late"]
 
 
 def test_an_answer_that_nobody_reads_ends_with_its_connection() -> None:
     listener = Listener()
-    client, visit = listener.connect(ATTACKER)
-    listener.send(visit)
-    listener.admission.stalled(visit, 100_000, listener.now)
+    client, record = listener.connect(ATTACKER)
+    listener.send(record)
+    listener.admission.stalled(record, 100_000, listener.now)
     listener.pass_time(107)
     assert not client.told
     listener.pass_time(1)
@@ -289,11 +289,11 @@ def test_an_answer_that_nobody_reads_ends_with_its_connection() -> None:
 
 def test_an_idle_connection_ends_and_nothing_of_its_address_is_left() -> None:
     listener = Listener()
-    client, visit = listener.connect(HONEST)
-    listener.send(visit)
-    assert visit.phase is Phase.WORKING
-    listener.answer(visit)
-    assert HONEST not in repr(visit)
+    client, record = listener.connect(HONEST)
+    listener.send(record)
+    assert record.phase is Phase.WORKING
+    listener.answer(record)
+    assert HONEST not in repr(record)
     listener.pass_time(76)
     assert client.told == ["cut"]
     assert not listener.admission._sources
@@ -319,8 +319,8 @@ def test_an_answer_that_waits_for_its_reader_holds_bytes_and_no_turn() -> None:
     slow, honest = [listener.connect(ATTACKER) for _ in range(2)], listener.connect(HONEST)
     assert listener.send(slow[0][1])
     assert listener.send(honest[1])
-    for _, visit in (slow[0], honest):
-        listener.admission.stalled(visit, 1 << 15, listener.now)
+    for _, record in (slow[0], honest):
+        listener.admission.stalled(record, 1 << 15, listener.now)
     assert listener.admission.turns == 0
     assert listener.send(slow[1][1])
     listener.admission.stalled(slow[1][1], 1 << 14, listener.now)
@@ -336,7 +336,7 @@ def test_whom_to_let_go_is_found_without_a_look_at_every_source(monkeypatch: pyt
     looks = 0
     spared = Source.spared
 
-    def counted(source: Source) -> Iterator[Visit]:
+    def counted(source: Source) -> Iterator[ConnectionRecord]:
         nonlocal looks
         looks += 1
         return spared(source)
@@ -344,7 +344,7 @@ def test_whom_to_let_go_is_found_without_a_look_at_every_source(monkeypatch: pyt
     monkeypatch.setattr(Source, "spared", counted)
     listener = Listener(connections=1000, requests=4, share_in_company=4, receiving_bytes=1 << 20)
     for number in range(3000):
-        _, visit = listener.connect(f"10.{number >> 8}.{number & 255}.1")
-        listener.send(visit, size=2000, whole=number < 4)
+        _, record = listener.connect(f"10.{number >> 8}.{number & 255}.1")
+        listener.send(record, size=2000, whole=number < 4)
     assert 500 < len(listener.admission) <= 1000
     assert looks <= 3000 * 2 * (LOOKS + 4)

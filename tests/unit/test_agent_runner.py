@@ -34,11 +34,11 @@ class Recorded:
         self.hang = asyncio.Event()
         self.error: Exception | None = None
         self.hanging = False
-        self.hastened: list[float] = []
+        self.polls: list[float] = []
         self.coming: asyncio.Future[bool] | None = None
 
-    def hasten(self, within: float) -> None:
-        self.hastened.append(within)
+    def poll_within(self, within: float) -> None:
+        self.polls.append(within)
 
     async def poll(self) -> float:
         self.calls["poll"] += 1
@@ -94,7 +94,7 @@ async def test_an_announcement_wakes_the_loop_that_polls_and_no_other() -> None:
     await settle()
     announcer.publish(LOG, b"7")
     await settle()
-    assert agent.hastened == [30.0]
+    assert agent.polls == [30.0]
     await settle()
     assert agent.calls == {"poll": 2, "fetch_models": 2, "consider": 2, "send_due": 2, "prefetch": 1}
     await announcer.close()

@@ -20,7 +20,7 @@ from tacit.aggregator.config import LogConfig
 from tacit.aggregator.credentials import Identity
 from tacit.aggregator.keys import HpkeKey, PeerSecrets
 from tacit.aggregator.log_follower import LogFollower
-from tacit.aggregator.participant import AggregatorSeat
+from tacit.aggregator.participant import AggregatorParticipant
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.records import ACCEPTED, OutcomeRow, TaskRow, TaskState
 from tacit.aggregator.store import SqlStore
@@ -33,7 +33,7 @@ from tacit.ports import HttpResponse, TransportError
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AggregatorPin, Policy, WitnessLimit
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.time_format import date_field
 from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
 from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
@@ -108,11 +108,13 @@ class Subject:
         self.parties = Parties()
         self.clock = SimClock(float(NOW))
         log.now = self.clock.now
-        deps = Deps(self.clock, SeededEntropy(1), log)
+        deps = ServiceEnv(self.clock, SeededEntropy(1), log)
         config = LogConfig(url=URL, key=KIT.log_policy.log_key.encode())
         who = who or identity()
         options: dict[str, Any] = {"coordinates": coordinates, "void_after": void_after}
-        self.follower = LogFollower(store, self.parties, AggregatorSeat(who), config, policy, deps, 86_400.0, **options)
+        self.follower = LogFollower(
+            store, self.parties, AggregatorParticipant(who), config, policy, deps, 86_400.0, **options
+        )
 
     async def rows(self) -> dict[bytes, TaskRow]:
         async with self.store.read() as tx:

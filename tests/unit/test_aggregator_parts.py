@@ -32,7 +32,7 @@ from tacit.aggregator.parties import Parties
 from tacit.aggregator.work import resource_id, resource_url
 from tacit.errors import DapAbort, UsageError
 from tacit.messages import Role
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.config_files import parse_config
 from tacit.service.base.keys import read_signing_key, write_signing_key
 from tacit.service.base.random_order import shuffled
@@ -150,7 +150,7 @@ def test_credentials_are_read_once_and_kept_as_digests(tmp_path: Path) -> None:
 
 
 def test_aggregator_without_its_secrets_does_not_start(tmp_path: Path) -> None:
-    deps = Deps(SimClock(), ENTROPY, InProcessTransport(), background=False)
+    deps = ServiceEnv(SimClock(), ENTROPY, InProcessTransport(), background=False)
     missing = str(tmp_path / "nothing")
     for name in ("signing_key", "peer_file", "collector_token", "operator_token"):
         config = settings(tmp_path, **{name: missing})
@@ -162,7 +162,7 @@ def test_aggregator_without_its_secrets_does_not_start(tmp_path: Path) -> None:
 
 def test_whoever_holds_a_credential_must_say_to_which_aggregators_it_may_go(tmp_path: Path) -> None:
     """Without pins any recipe that is accepted names the address that gets the credential."""
-    deps = Deps(SimClock(), ENTROPY, InProcessTransport(), background=False)
+    deps = ServiceEnv(SimClock(), ENTROPY, InProcessTransport(), background=False)
     policies: list[dict[str, object]] = [{}, {"analysts": {}}]
     for policy in policies:
         config = settings(tmp_path, policy=policy)

@@ -91,7 +91,7 @@ def test_the_log_takes_an_eighth_of_the_free_disk(
 def test_how_far_a_long_start_is_after_a_crash_is_said_now_and_then(tmp_path: Path) -> None:
     log, said = tmp_path / "server.log", list[str]()
     log.write_text("2026-11-29 10:00:00 UTC [7] LOG:  redo done at 0/1 of an earlier start\n")
-    telling = postgres.Telling(log, said.append)
+    telling = postgres.ProgressReporter(log, said.append)
     telling(9.9)
     telling(10.0)
     with log.open("a") as file:

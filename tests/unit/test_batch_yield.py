@@ -12,7 +12,7 @@ import pytest
 
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import RecipeKit
-from tacit.aggregator.batch_yield import LOOKS, STEPS, Filling, Look, read_filling
+from tacit.aggregator.batch_yield import LOOKS, STEPS, BatchYield, Look, read_batch_yield
 from tacit.aggregator.yield_looks import look_at, looks_due, tenths
 from tacit.errors import DecodeError
 from tacit.methods.base.draws import discrete_laplace
@@ -59,7 +59,7 @@ def test_one_report_more_changes_the_odds_of_what_is_told_by_no_more_than_is_sai
         above = [at_least(math.ceil(step * size / STEPS) - count) for step in range(1, STEPS + 1)]
         return [high - low for high, low in zip([1.0, *above], [*above, 0.0], strict=True)]
 
-    told = Filling("task", size, (), None)
+    told = BatchYield("task", size, (), None)
     for count in range(size + 3):
         for one, other in zip(chances(count), chances(count + 1), strict=True):
             assert abs(math.log(one / other)) <= float(told.epsilon) / LOOKS + 1e-9
@@ -82,11 +82,11 @@ def test_one_report_more_changes_the_odds_of_what_is_told_by_no_more_than_is_sai
     ],
 )
 def test_what_another_organisation_tells_is_read_strictly(change: dict[str, Any]) -> None:
-    told = Filling("task", B, (Look(1, 400, 3), Look(3, 700, 10)), 850)
-    assert read_filling(json.dumps(told.document()).encode()) == told
+    told = BatchYield("task", B, (Look(1, 400, 3), Look(3, 700, 10)), 850)
+    assert read_batch_yield(json.dumps(told.document()).encode()) == told
     for body in (json.dumps({**told.document(), **change}), "[]", "{", "null"):
         with pytest.raises(DecodeError):
-            read_filling(body.encode())
+            read_batch_yield(body.encode())
 
 
 def looked(devices: int, recipe: Recipe, until: int, entropy: SeededEntropy) -> tuple[Look, ...]:
@@ -122,7 +122,7 @@ def test_a_yield_says_what_is_told_and_no_more() -> None:
     assert (nothing.contributions, nothing.exact, nothing.most, nothing.due) == (0, False, None, 0.0)
     assert nothing.forecast is None, "before the first look there is nothing to forecast from"
 
-    many = Filling("task", B, tuple(Look(n, look_at(START, END, n), min(10, 4 * n)) for n in (1, 2, 3)), END)
+    many = BatchYield("task", B, tuple(Look(n, look_at(START, END, n), min(10, 4 * n)) for n in (1, 2, 3)), END)
     filled = yield_of(RECIPE, many, look_at(START, END, 3))
     assert (filled.contributions, filled.reached, filled.most) == (B, True, None)
     assert filled.epsilon == LOOKS * STEPS / B

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from client_agent.answering import Data, KeptStates, Origins
+from client_agent.answering import AnswerSources, Data, KeptStates
 from client_agent.coin import coin_threshold
 from client_agent.config import Timing
 from client_agent.data.sources import CallableSource
-from client_agent.deciding import Decider, Decision, Deps
+from client_agent.deciding import AgentEnv, Decider, Decision
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.panprivate.watches import Watches
 from client_agent.wallet import HeldToken
@@ -104,11 +104,11 @@ class Device:
     async def decide(self, log: LiveLog, now: float = NOW) -> list[Entry]:
         """What the device decides at ``now`` about the recipes of ``log`` that are new to it."""
         clock = SimClock(float(now))
-        origins = Origins(
+        origins = AnswerSources(
             Data(CallableSource(self._read), {}, self.store, clock), KeptStates(Watches(None, clock, self.entropy))
         )
         holder = SimpleNamespace(attributes={}, timing=Timing())
-        deps = Deps(clock, self.entropy, None)  # type: ignore[arg-type]
+        deps = AgentEnv(clock, self.entropy, None)  # type: ignore[arg-type]
         parts: Any = (holder, KIT.policy, deps, self.store, origins, Wallet(log))
         entries = await self.store.entries()
         known = {entry.recipe_hash for entry in entries}

@@ -14,7 +14,7 @@ import pytest
 from jsonschema import Draft202012Validator, ValidationError
 from jsonschema.exceptions import best_match
 
-from infra.base.service_calls import LEGS
+from infra.base.service_calls import SERVICE_CALLS
 from infra.base.service_names import MODULES, kind_of, witness_name
 from infra.lab.kit.bundles import paged, signed_bundle
 from infra.lab.kit.clock import SimClock
@@ -42,7 +42,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy, parse_policy
 from tacit.roles.collector import AggregateResult
 from tacit.rules.table import RULES
-from tacit.service.app import Deps, own_fault
+from tacit.service.app import ServiceEnv, own_fault
 from tacit.service.base.config_files import load_config
 from tacit.service.http.problems import problem_response
 from tacit.tlog.log import MemoryTree
@@ -60,7 +60,7 @@ WITH_MIGRATIONS = [
 ]
 """The modules that declare a database."""
 KIT = RecipeKit()
-DEPS = Deps(SimClock(NOW), SeededEntropy(), InProcessTransport())
+SERVICE_ENV = ServiceEnv(SimClock(NOW), SeededEntropy(), InProcessTransport())
 PREFIXES = {"urn:tacit:refusal:", "urn:tacit:problem:"}
 """To which a rule's name is added, or by which ours are told from others."""
 
@@ -272,12 +272,12 @@ def test_every_resource_of_every_service_is_listed_with_who_asks_for_it(layout: 
     for name, path in layout.configs.items():
         kind = kind_of(name)
         module = importlib.import_module(f"{MODULES[kind][0]}.app")
-        app = module.create_app(load_config(path, configurations()[kind]), DEPS)
+        app = module.create_app(load_config(path, configurations()[kind]), SERVICE_ENV)
         found = {(kind, one.method, one.resource.canonical) for one in app.router.routes() if one.method != "HEAD"}
         served |= {one for one in found if one[2] not in {"/healthz", "/readyz"}}
     assert {(one.service, one.method, one.path) for one in RESOURCES} == {one for one in served if one[0] != "admin"}
     asked = {(caller, one.service) for one in RESOURCES for caller in one.callers if caller not in PEOPLE}
-    assert asked == set(LEGS)
+    assert asked == set(SERVICE_CALLS)
 
 
 def test_what_the_attester_is_asked_and_answers_fits_its_schemas() -> None:
@@ -290,7 +290,7 @@ def test_what_the_attester_is_asked_and_answers_fits_its_schemas() -> None:
 
 def test_a_problem_document_and_a_result_fit_their_schemas() -> None:
     abort = DapAbort(DapProblem.BATCH_INVALID, "why", task_id=b64url(bytes(32)))
-    for problem in (abort, own_fault("test", DEPS, ValueError())):
+    for problem in (abort, own_fault("test", SERVICE_ENV, ValueError())):
         body = problem_response(problem).body
         assert isinstance(body, bytes)
         validator("problem").validate(json.loads(body))

@@ -16,7 +16,7 @@ from tacit.errors import FieldError
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.encoder import VectorEncoder, encoder_of
 from tacit.recipe.encoder_specs import Update, Vector
-from tacit.recipe.fields import filled
+from tacit.recipe.fields import parse_fields
 from tacit.recipe.rounding import rounding_words
 from tacit.recipe.series import Series
 from tacit.rules import series_table
@@ -54,7 +54,7 @@ def test_an_update_is_a_vector_of_the_models_entries() -> None:
 )
 def test_members_that_do_not_belong_together_are_refused(members: dict[str, Any], field: str) -> None:
     with pytest.raises(FieldError) as refused:
-        filled(Update, {**LEARNING.model_dump(exclude_none=True), **members})
+        parse_fields(Update, {**LEARNING.model_dump(exclude_none=True), **members})
     assert refused.value.field.startswith(field)
 
 

@@ -1,4 +1,4 @@
-"""The lean reader beside h11: of mutated requests it takes none that h11 does not take, and reads the same body."""
+"""The fast reader beside h11: of mutated requests it takes none that h11 does not take, and reads the same body."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import h11
 import pytest
 
-from tacit.service.http.fast_reader import Asking, HotRoute, HotRoutes, Reader, Respond
+from tacit.service.http.fast_reader import Asking, FastRoute, FastRoutes, Reader, Respond
 from tacit.service.http.problems import Answer
 
 LIMIT = 4096
@@ -24,7 +24,7 @@ def _admit(_head: Asking) -> Respond:
     return _answer
 
 
-ROUTES = HotRoutes([HotRoute("/", TYPE, LIMIT, _admit)])
+ROUTES = FastRoutes([FastRoute("/", TYPE, LIMIT, _admit)])
 OUTCOMES = ("taken", "refused", "waiting", "passed on")
 
 
@@ -43,7 +43,7 @@ def _follows(*pieces: bytes) -> bool:
     return bool(b"".join(pieces).strip(b"\r\n"))
 
 
-def by_lean(pieces: list[bytes]) -> Outcome:
+def by_fast_reader(pieces: list[bytes]) -> Outcome:
     """As the server does: nothing is read once a request is whole or refused."""
     reader = Reader(ROUTES, None)
     for number, piece in enumerate(pieces):
@@ -147,13 +147,13 @@ def compare(count: int, seed: int) -> dict[str, int]:
     draw, outcomes = random.Random(seed), dict.fromkeys(OUTCOMES, 0)
     for _ in range(count):
         data = some_request(draw)
-        lean = by_lean(some_pieces(data, draw))
-        outcomes[lean.kind] += 1
-        if lean.kind == "taken":
-            assert lean == by_h11(data), data
+        fast = by_fast_reader(some_pieces(data, draw))
+        outcomes[fast.kind] += 1
+        if fast.kind == "taken":
+            assert fast == by_h11(data), data
         head = PLAIN.match(data)
         if head is not None and len(data) - head.end() >= int(head[1]) <= LIMIT:
-            assert (lean.kind, lean.body) == ("taken", data[head.end() : head.end() + int(head[1])]), data
+            assert (fast.kind, fast.body) == ("taken", data[head.end() : head.end() + int(head[1])]), data
     return outcomes
 
 
@@ -174,4 +174,4 @@ def test_random_bytes_behind_a_hot_line_never_raise(seed: int) -> None:
     draw = random.Random(seed)
     for _ in range(100):
         for pieces in ([LINES[0], draw.randbytes(draw.randrange(200))], [draw.randbytes(draw.randrange(200))]):
-            assert by_lean(pieces).kind in OUTCOMES
+            assert by_fast_reader(pieces).kind in OUTCOMES

@@ -15,7 +15,7 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from pydantic import BaseModel
 
-from infra.base.service_calls import DEVICES, LEGS, PUBLIC
+from infra.base.service_calls import DEVICES, PUBLIC, SERVICE_CALLS
 from infra.base.service_names import KINDS
 from infra.stacks.options import organisation_of
 from infra.tools.documents.configuration import configurations
@@ -144,7 +144,7 @@ def test_a_configuration_says_what_the_page_for_operators_says(service: str) -> 
 
 
 def test_whoever_calls_a_service_that_asks_for_certificates_is_named_there_and_whoever_is_called_is_pinned() -> None:
-    for caller, called in LEGS:
+    for caller, called in SERVICE_CALLS:
         listen = shipped(called).listen
         if caller in SERVICES and listen.client_ca is not None:
             host = f"{caller}.{SERVICES[caller]}" if SERVICES[caller] == "analyst" else SERVICES[caller]
@@ -247,8 +247,8 @@ def test_policies_admit_the_legs_of_the_protocol_and_nothing_else() -> None:
         for port in (HTTPS, METRICS, POSTGRES, 22, 443)
         if caller is not called and admitted(policies, caller, called, port)
     }
-    legs = {(caller, called, HTTPS) for caller, called in LEGS if caller != DEVICES}
-    assert {called for caller, called in LEGS if caller == DEVICES} < set(PUBLIC)
+    legs = {(caller, called, HTTPS) for caller, called in SERVICE_CALLS if caller != DEVICES}
+    assert {called for caller, called in SERVICE_CALLS if caller == DEVICES} < set(PUBLIC)
     legs |= {("outside", called, HTTPS) for called in PUBLIC}
     legs |= {(f"prometheus of {SERVICES[service]}", service, METRICS) for service in SERVICES}
     for service in MANY:
@@ -305,7 +305,7 @@ def test_whatever_serves_can_be_found_is_protected_from_disruption_and_has_time_
         assert server["livenessProbe"]["httpGet"]["path"] == server["startupProbe"]["httpGet"]["path"] == "/healthz"
         assert {port["name"]: port["containerPort"] for port in server["ports"]} == {"https": HTTPS, "metrics": METRICS}
         exposed = found[0]["spec"].get("type") == "LoadBalancer"
-        callers = {caller for caller, called in LEGS if called == pod.service}
+        callers = {caller for caller, called in SERVICE_CALLS if called == pod.service}
         foreign = {caller for caller in callers if SERVICES.get(caller) != organisation}
         assert exposed == bool(foreign), "reached from outside where somebody outside calls it"
         assert [port["port"] for port in found[0]["spec"]["ports"]] == [443], "metrics are behind no service"

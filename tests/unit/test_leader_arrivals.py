@@ -12,7 +12,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from services.leader import arrivals
 from services.leader.arrivals import TOPIC, Arrivals
 from services.leader.store import LeaderStore
-from tacit.adapters.databases.signals import Bell, Signals
+from tacit.adapters.databases.signals import Signals, Wakeup
 from tacit.codec import b64url
 
 TASK, OTHER = b"t" * 32, b"o" * 32
@@ -30,8 +30,8 @@ class Process:
 
     def __post_init__(self) -> None:
         self.signals.carry(self.sent.append)
-        forming = Bell(self.signals, "forming")
-        forming.answer = self._look
+        forming = Wakeup(self.signals, "forming")
+        forming.handler = self._look
         self.arrivals = Arrivals(cast("LeaderStore", self), forming, SeededEntropy(1), background=True)
 
     def _look(self) -> None:

@@ -13,10 +13,10 @@ from typing import Any, cast
 import pytest
 
 from client_agent import device_rules
-from client_agent.answering import Data, KeptStates, Origins
+from client_agent.answering import AnswerSources, Data, KeptStates
 from client_agent.config import Budget, Timing
 from client_agent.data.sources import CallableSource
-from client_agent.deciding import Decider, Decision, Deps
+from client_agent.deciding import AgentEnv, Decider, Decision
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.panprivate.watches import Watches
 from client_agent.wallet import HeldToken
@@ -126,9 +126,9 @@ class LocalPath:
         self.sealed.clear()
         clock, store = SimClock(float(NOW)), MemoryAgentStore()
         data = Data(CallableSource(lambda _metric: value), {}, store, clock)
-        origins = Origins(data, KeptStates(Watches(None, clock, entropy)))
+        origins = AnswerSources(data, KeptStates(Watches(None, clock, entropy)))
         holder = SimpleNamespace(attributes={}, timing=Timing())
-        parts: Any = (holder, KIT.policy, Deps(clock, entropy, None), store, origins, WALLET)  # type: ignore[arg-type]
+        parts: Any = (holder, KIT.policy, AgentEnv(clock, entropy, None), store, origins, WALLET)  # type: ignore[arg-type]
         made = await Decider(*parts).decisions(self.log, self.log.recipes, [])
         entries = [one.entry for one in made if isinstance(one, Decision)]
         assert {entry.state for entry in entries} <= {State.SCHEDULED, State.NOT_SAMPLED}

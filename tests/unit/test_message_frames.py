@@ -13,7 +13,7 @@ from tacit.media_types import OHTTP_RES, PROBLEM_JSON
 from tacit.message_frames import (
     ANSWER_OVERHEAD,
     REQUEST_OVERHEAD,
-    FramedAnswer,
+    MessageAnswer,
     decode_answers,
     decode_requests,
     encode_answers,
@@ -21,7 +21,7 @@ from tacit.message_frames import (
 )
 
 ANSWERS = st.builds(
-    FramedAnswer,
+    MessageAnswer,
     status=st.integers(200, 599),
     content_type=st.sampled_from([OHTTP_RES, PROBLEM_JSON]),
     body=st.binary(max_size=50),
@@ -37,7 +37,7 @@ def test_requests_come_back_in_order(messages: list[bytes]) -> None:
 
 
 @given(st.lists(ANSWERS, max_size=9))
-def test_answers_come_back_in_order(answers: list[FramedAnswer]) -> None:
+def test_answers_come_back_in_order(answers: list[MessageAnswer]) -> None:
     frame = encode_answers(answers)
     assert decode_answers(frame, count=len(answers), max_body=50) == answers
     assert len(frame) == sum(ANSWER_OVERHEAD + len(answer.body) for answer in answers)
@@ -54,7 +54,7 @@ def test_a_truncated_frame_of_requests_is_refused_or_ends_between_messages(messa
 
 @given(st.lists(ANSWERS, min_size=1, max_size=3), st.integers(1, 300))
 def test_a_frame_of_answers_that_is_cut_or_has_another_number_of_them_is_refused(
-    answers: list[FramedAnswer], cut: int
+    answers: list[MessageAnswer], cut: int
 ) -> None:
     frame = encode_answers(answers)
     for damaged, count in ((frame[:-cut], len(answers)), (frame, len(answers) - 1), (frame, len(answers) + 1)):
@@ -82,4 +82,4 @@ def test_bounds_hold_before_anything_is_taken() -> None:
         with pytest.raises(DecodeError):
             decode_answers(status.to_bytes(2, "big") + b"\x01" + bytes(8), count=1, max_body=9)
     with pytest.raises(DecodeError):
-        decode_answers(encode_answers([FramedAnswer(200, OHTTP_RES, bytes(10))]), count=1, max_body=9)
+        decode_answers(encode_answers([MessageAnswer(200, OHTTP_RES, bytes(10))]), count=1, max_body=9)

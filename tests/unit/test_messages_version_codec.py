@@ -24,7 +24,7 @@ from tacit.messages import (
 )
 from tacit.messages.configuration import configuration_type
 from tacit.messages.slices import slice_job, slice_response
-from tacit.messages.version_codec import decode_framed, decode_upload_errors, encode_upload_errors
+from tacit.messages.version_codec import decode_upload_errors, decode_versioned, encode_upload_errors
 from tacit.version import DAP_18, DAP_19, JANUS_MAIN, VERSIONS, DapVersion
 from tests.kit.version_codec import encode_framed, encode_verify_resp
 from tests.unit.test_messages_roundtrip import any_bytes, continues, exactly, few, inits, some, uint
@@ -66,7 +66,7 @@ def test_a_framed_message_decodes_to_itself_and_its_slices_are_the_same_message(
     for kind, strategy in messages_of(version).items():
         value = data.draw(strategy)
         encoded = encode_framed(value, version)
-        assert decode_framed(kind, encoded, version) == value
+        assert decode_versioned(kind, encoded, version) == value
         if isinstance(value, AggregationJobInitReq):
             job = slice_job(encoded, version)
             assert (job.verification_key_id, job.agg_param, job.extensions) == (
@@ -95,7 +95,7 @@ def test_changed_and_foreign_bytes_give_a_message_with_that_encoding_or_a_decode
             encoded[data.draw(st.integers(0, len(encoded) - 1))] ^= data.draw(st.integers(1, 255))
         for body in (bytes(encoded), junk):
             try:
-                found = decode_framed(kind, body, version)
+                found = decode_versioned(kind, body, version)
             except DecodeError:
                 continue
             assert encode_framed(found, version) == body
@@ -116,7 +116,7 @@ def test_a_length_that_is_not_that_of_the_rest_is_refused(data: st.DataObject, e
         encoded = encode_framed(data.draw(strategy), JANUS_MAIN)
         for other in (encoded + bytes(extra), encoded[:-1]):
             with pytest.raises(DecodeError):
-                decode_framed(kind, other, JANUS_MAIN)
+                decode_versioned(kind, other, JANUS_MAIN)
             if kind is AggregationJobInitReq:
                 with pytest.raises(DecodeError):
                     slice_job(other, JANUS_MAIN)
@@ -133,14 +133,14 @@ def test_a_partial_batch_selector_says_one_batch_id_and_nothing_else() -> None:
     head, end = bytes(5), bytes(4)
     for selector in ("000000", "030000", "0100020000", "020000"):
         with pytest.raises(DecodeError):
-            decode_framed(AggregationJobInitReq, head + bytes.fromhex(selector) + end, JANUS_MAIN)
+            decode_versioned(AggregationJobInitReq, head + bytes.fromhex(selector) + end, JANUS_MAIN)
 
 
 @every_version
 def test_every_report_error_is_sent_as_one_that_the_version_has(version: DapVersion) -> None:
     for error in ReportError:
         answer = AggregationJobResp((VerifyResp.rejected(bytes(16), error),))
-        (taken,) = decode_framed(AggregationJobResp, encode_framed(answer, version), version).verify_resps
+        (taken,) = decode_versioned(AggregationJobResp, encode_framed(answer, version), version).verify_resps
         assert taken.report_error is (error if error in version.report_codes else version.sent_as[error])
         told = UploadErrors((ReportUploadStatus(bytes(16), error),))
         (upload,) = decode_upload_errors(encode_upload_errors(told, version), version).status
@@ -186,7 +186,7 @@ def test_a_report_error_that_janus_does_not_have_is_not_taken() -> None:
     encoded = answer.encode()
     framed = len(encoded).to_bytes(4, "big") + encoded
     with pytest.raises(DecodeError):
-        decode_framed(AggregationJobResp, framed, JANUS_MAIN)
+        decode_versioned(AggregationJobResp, framed, JANUS_MAIN)
     with pytest.raises(DecodeError):
         slice_response(framed, [], JANUS_MAIN)
 

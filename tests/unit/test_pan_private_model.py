@@ -19,7 +19,7 @@ from services.helper.config import HelperConfig
 from services.leader.config import LeaderConfig
 from tacit.aggregator.credentials import Identity
 from tacit.aggregator.keys import HpkeKey, PeerSecrets
-from tacit.aggregator.participant import AggregatorSeat
+from tacit.aggregator.participant import AggregatorParticipant
 from tacit.aggregator.records import TaskRow, TaskState
 from tacit.aggregator.state_keys import generate_state_key, read_state_key, state_key_text
 from tacit.codec import b64url
@@ -76,7 +76,7 @@ def test_a_submission_is_a_report_that_the_leader_opens() -> None:
     sent = channel.submission(cells, bound.token, bound.preimages, DRAW)
     assert (sent.url, sent.media_type) == (channel.url, device_side("secure-aggregation").media_type)
     (report,) = UploadRequest.decode(sent.body).reports
-    party = AggregatorSeat(IDENTITY).party(RECIPE, row(), 0.0)
+    party = AggregatorParticipant(IDENTITY).party(RECIPE, row(), 0.0)
     job, rejections = prepare_leader(party, [report.encode()], float(RECIPE.interval.start))
     assert (len(job), rejections) == (1, [])
     for wrong in (
@@ -109,9 +109,9 @@ def row() -> TaskRow:
 
 def test_an_aggregator_refuses_a_recipe_whose_state_key_it_does_not_hold_before_it_opts_in() -> None:
     own = RECIPE.parties.servers()["leader"]
-    AggregatorSeat(IDENTITY).check_keys(own)
+    AggregatorParticipant(IDENTITY).check_keys(own)
     for keys in ((), (generate_state_key(DRAW),), (KEYS[Role.HELPER],)):
-        seat = AggregatorSeat(dataclasses.replace(IDENTITY, state_keys=keys))
+        seat = AggregatorParticipant(dataclasses.replace(IDENTITY, state_keys=keys))
         with pytest.raises(Refusal) as caught:
             seat.check_keys(own)
         assert caught.value.rule == "own-state-key"
@@ -121,8 +121,8 @@ def test_an_aggregator_refuses_a_recipe_whose_state_key_it_does_not_hold_before_
 
 
 def test_an_aggregators_identity_shows_no_key() -> None:
-    party = AggregatorSeat(IDENTITY).party(RECIPE, row(), 0.0)
-    shown = repr(IDENTITY) + repr(party) + repr(AggregatorSeat(IDENTITY))
+    party = AggregatorParticipant(IDENTITY).party(RECIPE, row(), 0.0)
+    shown = repr(IDENTITY) + repr(party) + repr(AggregatorParticipant(IDENTITY))
     assert "state_key=" not in shown.replace("leader_state_key=", "").replace("helper_state_key=", "")
     assert b64url(KEYS[Role.LEADER].scalar) not in shown
 

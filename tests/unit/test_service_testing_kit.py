@@ -21,7 +21,7 @@ from infra.lab.kit.network import (
 )
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.ports import HttpResponse, TransportError
-from tacit.service.app import Deps, make_app
+from tacit.service.app import ServiceEnv, make_app
 
 BASE = "http://service.example"
 CALLS = web.AppKey("calls", list)
@@ -48,7 +48,7 @@ async def _stream(request: web.Request) -> web.StreamResponse:
 
 
 def _app() -> web.Application:
-    app = make_app("probe", Deps(SystemClock(), OsEntropy(), _Nowhere()), max_body=1 << 20)
+    app = make_app("probe", ServiceEnv(SystemClock(), OsEntropy(), _Nowhere()), max_body=1 << 20)
     app[CALLS] = []
     app.router.add_post("/call/{name}", _call)
     app.router.add_get("/stream", _stream)

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from client_agent.answering import Data, KeptStates, Origins
+from client_agent.answering import AnswerSources, Data, KeptStates
 from client_agent.config import Timing
 from client_agent.data.sources import CallableSource
-from client_agent.deciding import Decider, Decision, Deps
+from client_agent.deciding import AgentEnv, Decider, Decision
 from client_agent.journal import MemoryAgentStore, State
 from client_agent.panprivate.watches import Watches
 from infra.lab.kit.clock import SimClock
@@ -84,9 +84,9 @@ class Path:
             self.sealed.clear()
             clock, store = SimClock(float(NOW)), MemoryAgentStore()
             data = Data(CallableSource(lambda _metric: value), {}, store, clock)
-            origins = Origins(data, KeptStates(Watches(None, clock, entropy)))
+            origins = AnswerSources(data, KeptStates(Watches(None, clock, entropy)))
             holder = SimpleNamespace(attributes={}, timing=Timing())
-            parts: Any = (holder, KIT.policy, Deps(clock, entropy, None), store, origins, WALLET)  # type: ignore[arg-type]
+            parts: Any = (holder, KIT.policy, AgentEnv(clock, entropy, None), store, origins, WALLET)  # type: ignore[arg-type]
             made = await Decider(*parts).decisions(self.log, self.log.recipes, [])
             (entry,) = (one.entry for one in made if isinstance(one, Decision))
             assert entry.state in {State.SCHEDULED, State.NOT_SAMPLED}

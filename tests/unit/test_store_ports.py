@@ -13,7 +13,7 @@ from services.collector.config import PublishConfig
 from services.collector.drivers import PublishDriver
 from services.collector.records import Result
 from tacit.ports import HttpResponse
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.http.live_tokens import NO_TOKEN
 
 
@@ -49,7 +49,7 @@ class Server:
 
 async def test_results_are_published_from_a_store_that_is_no_database() -> None:
     store, server = Releases(*(Result(str(number), bytes(32), number, f"{number}") for number in range(20))), Server()
-    deps = Deps(SimClock(0.0), SeededEntropy(1), server, background=False)
+    deps = ServiceEnv(SimClock(0.0), SeededEntropy(1), server, background=False)
     driver = PublishDriver(store, PublishConfig(url="http://127.0.0.1:1", token=Path("token")), NO_TOKEN, deps)
     assert [await driver.step() for _ in range(3)] == [16, 4, 0]
     assert server.taken == [b"%d" % number for number in range(20)]

@@ -32,7 +32,7 @@ from tacit.tlog.pages import (
     block_of,
     decode_page,
     encode_pages,
-    entry_room,
+    entry_bytes,
 )
 from tacit.tlog.tiles import MAX_ENTRY_SIZE
 
@@ -110,9 +110,9 @@ def test_entries_within_the_room_fit_the_pages_and_pages_fit_the_largest_message
     entries = [BundleEntry(index, bytes(size), proof) for index, size in enumerate(sizes)]
     pages = encode_pages(entries)
     assert max(map(len, pages)) <= PAGE_SIZE < SIZE_CLASSES[-1] - 512
-    assert sum(map(len, pages)) <= sum(map(entry_room, sizes)) + 16 * len(pages)
+    assert sum(map(len, pages)) <= sum(map(entry_bytes, sizes)) + 16 * len(pages)
     room = CAPACITY // MAX_PAGES
-    assert len(pages) <= 1 + sum(map(entry_room, sizes)) / room
+    assert len(pages) <= 1 + sum(map(entry_bytes, sizes)) / room
 
 
 def test_what_is_too_large_or_has_too_many_pages_is_refused_before_it_is_parsed() -> None:

@@ -50,7 +50,7 @@ from tacit.messages import (
     VerifyInit,
     VerifyResp,
 )
-from tacit.messages.version_codec import decode_framed
+from tacit.messages.version_codec import decode_versioned
 from tacit.vdaf.registry import vdaf_configuration, vdaf_from_configuration
 from tacit.version import DAP_18, JANUS_MAIN
 from tests.kit.version_codec import encode_framed
@@ -308,7 +308,7 @@ def test_init_request_of_the_profile_has_a_batch_selector_and_a_length_before_th
     ]
     for encoded, request in zip(entries["roundtrip_aggregation_job_initialize_req"], requests, strict=True):
         assert encode_framed(request, JANUS_MAIN) == encoded
-        assert decode_framed(AggregationJobInitReq, encoded, JANUS_MAIN) == request
+        assert decode_versioned(AggregationJobInitReq, encoded, JANUS_MAIN) == request
         assert encode_framed(request, DAP_18) == request.encode() != encoded
         with pytest.raises(DecodeError):
             AggregationJobInitReq.decode(encoded)
@@ -318,13 +318,13 @@ def test_continue_request_and_response_of_the_profile_have_a_length_before_the_v
     request = AggregationJobContinueReq(42405, (VerifyContinue(UP, INITIALIZE), VerifyContinue(DOWN, INITIALIZE)))
     (encoded,) = entries["roundtrip_aggregation_job_continue_req"]
     assert encode_framed(request, JANUS_MAIN) == encoded
-    assert decode_framed(AggregationJobContinueReq, encoded, JANUS_MAIN) == request
+    assert decode_versioned(AggregationJobContinueReq, encoded, JANUS_MAIN) == request
     assert encoded[:2] + encoded[6:] == request.encode() == encode_framed(request, DAP_18)
     payload = bytes.fromhex("0100000005") + b"01234" + bytes.fromhex("00000005") + b"56789"
     response = AggregationJobResp((VerifyResp.continued(UP, payload), VerifyResp.finished(DOWN)))
     (encoded,) = entries["roundtrip_aggregation_job_resp"]
     assert encode_framed(response, JANUS_MAIN) == encoded
-    assert decode_framed(AggregationJobResp, encoded, JANUS_MAIN) == response
+    assert decode_versioned(AggregationJobResp, encoded, JANUS_MAIN) == response
     assert encoded[4:] == response.encode() == encode_framed(response, DAP_18)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from infra.authoring.survey_errors import Said
+from infra.authoring.survey_errors import ParsedFlags
 from infra.authoring.survey_flags import SurveyFile, asking
 from infra.commands.admin.access import Speaker, reaching
 from infra.stacks.command_options import AsJson, checked_name, read_file, write_file
@@ -40,7 +40,7 @@ FLAGS = (
 @question.command("new")
 @asking(*FLAGS)
 @reaching(Speaker.ANALYST)
-def new(said: Said, operator: Operator, file: SurveyFile = None, as_json: AsJson = False) -> None:
+def new(said: ParsedFlags, operator: Operator, file: SurveyFile = None, as_json: AsJson = False) -> None:
     """Write a draft with the flags of `tacit recipe new`; what is missing can be added later.
 
     Example: tacit admin question new --name weekly --metric mdvis --buckets 0,1,2,4 --population 1000
@@ -55,7 +55,7 @@ def new(said: Said, operator: Operator, file: SurveyFile = None, as_json: AsJson
 @question.command("edit")
 @asking(*FLAGS)
 @reaching(Speaker.ANALYST)
-def edit(said: Said, operator: Operator, asked: Asked, file: SurveyFile = None, as_json: AsJson = False) -> None:
+def edit(said: ParsedFlags, operator: Operator, asked: Asked, file: SurveyFile = None, as_json: AsJson = False) -> None:
     """Change members of a question or, with --file, all of it. It becomes a draft again and loses its approval.
 
     Example: tacit admin question edit weekly --text 'How many visits in a week?'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from infra.authoring.recipe_options import OutFile, PartiesFile
-from infra.authoring.survey_errors import Said, completed
+from infra.authoring.survey_errors import ParsedFlags, completed
 from infra.authoring.survey_flags import asking
 from infra.stacks.command_options import AsJson, StateDir
 
@@ -21,7 +21,7 @@ from infra.stacks.command_options import AsJson, StateDir
     },
 )  # fmt: skip
 def census(
-    said: Said,
+    said: ParsedFlags,
     parties: PartiesFile = None,
     state_dir: StateDir = None,
     out: OutFile = None,

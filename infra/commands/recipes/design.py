@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from infra.authoring.survey_errors import Said
+from infra.authoring.survey_errors import ParsedFlags
 from infra.authoring.survey_flags import SurveyFile, amount_of_float, asking
 from infra.stacks.command_options import AsJson, policy_of
 from infra.views.terminal import answers, plain_table, print_json
@@ -47,7 +47,7 @@ CHOSEN, ALLOWED, COMPARED = "#332288", "#88ccee", "#bbbbbb"
     delta={"kind": float, "read": amount_of_float, "help": "Failure probability.", "default": 1e-6},
 )  # fmt: skip
 def design(
-    said: Said,
+    said: ParsedFlags,
     pause: Annotated[int, typer.Option("--pause", min=0, help="Seconds between two rounds, with --strings.")] = 0,
     allow_unbounded_local: Annotated[
         bool, typer.Option("--allow-unbounded-local", help="Propose noise shares too: only their sum hides a device.")
@@ -141,7 +141,7 @@ def _effort(one: Alternative, wanted: float | None) -> tuple[float, float, float
     return (0, one.contributions, one.stderr) if one.stderr <= wanted else (1, one.stderr, one.contributions)
 
 
-def compared(said: Said) -> Said:
+def compared(said: ParsedFlags) -> ParsedFlags:
     """Return ``said`` adapted to a comparison: ``--cells`` becomes a vector's length, and defaults that do not apply to
     the statistic are dropped. Raises ``FieldError`` for several cells of a statistic that is one number."""
     from tacit.models.forms import FORMS, form_of
@@ -169,7 +169,7 @@ def compared(said: Said) -> Said:
     return replace(said, flags={name: value for name, value in flags.items() if idle.get(name, ...) != value})
 
 
-def _of_texts(said: Said) -> Said:
+def _of_texts(said: ParsedFlags) -> ParsedFlags:
     """``said`` about frequent texts. Raises ``BadParameter`` where it lacks their length, and for flags of others."""
     flags, defaults = said.flags, {"cells": 1, "low": 0, "high": 1, "unit": 1, "norm": 1}
     if "strings" not in flags and said.file is None:

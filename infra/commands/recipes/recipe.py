@@ -21,7 +21,7 @@ from infra.authoring.recipe_options import (
     PartiesFile,
     SigningKey,
 )
-from infra.authoring.survey_errors import Said, completed
+from infra.authoring.survey_errors import ParsedFlags, completed
 from infra.authoring.survey_flags import SurveyFile, asking
 from infra.base.token_options import Module, PinFile, Token, signer_of
 from infra.commands.recipes.census import census
@@ -75,7 +75,7 @@ LeafOrRecipe = Annotated[
     "close", "model", "through", "dap_version", "event", "steps", "step_seconds", "most", "watch_start",
 )  # fmt: skip
 def new(
-    said: Said,
+    said: ParsedFlags,
     parties: PartiesFile = None,
     file: SurveyFile = None,
     state_dir: StateDir = None,

@@ -33,7 +33,7 @@ from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe
 
 if TYPE_CHECKING:
-    from client_agent.deciding import Deps as AgentDeps
+    from client_agent.deciding import AgentEnv
     from infra.lab.demo.services import Services
 
 MOST_SEALED = 20_000
@@ -58,7 +58,7 @@ class CountedRun(ShuffledRun):
         """What to say before a run that devices with a usual policy would refuse; those of the run allow any number of
         messages."""
 
-    async def _crowd(self, recipe: Recipe, world: AgentDeps) -> CountedCrowd:
+    async def _crowd(self, recipe: Recipe, world: AgentEnv) -> CountedCrowd:
         """The messages of all devices that are no agents."""
         del world
         encoder, method = encoder_of(recipe.question), counts_of(recipe)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from client_agent.config import AgentConfig
-from client_agent.deciding import Deps
+from client_agent.deciding import AgentEnv
 from infra.lab.devices.destination import Destination, verified_target
 from infra.lab.devices.metrics import Snapshot
 from infra.lab.devices.pool import Workers
@@ -76,7 +76,7 @@ class Crowd:
         self._target: Destination | None = None
         self.sampled = 0
 
-    async def prepare(self, recipe: Recipe, world: Deps, patience: Patience, tick: Callable[[int], None]) -> None:
+    async def prepare(self, recipe: Recipe, world: AgentEnv, patience: Patience, tick: Callable[[int], None]) -> None:
         """Verify the recipe, toss every coin, fetch the tokens of those that take part, and make their reports. Raises
         what ``verified_target`` and the workers raise."""
         self._file.unlink(missing_ok=True)  # of the round before, which is over

@@ -15,7 +15,7 @@ from infra.lab.demo.staging import DAY
 from tacit.adapters.network.http import HttpTransport
 
 if TYPE_CHECKING:
-    from client_agent.deciding import Deps as AgentDeps
+    from client_agent.deciding import AgentEnv
     from infra.lab.demo.crowd import Others
     from infra.lab.devices.pool import Workers
     from infra.lab.devices.population import Population
@@ -58,10 +58,10 @@ class Crowded(Drilled, abc.ABC):
                 yield direct
 
     @abc.abstractmethod
-    async def _crowd(self, recipe: Recipe, world: AgentDeps) -> Others | None:
+    async def _crowd(self, recipe: Recipe, world: AgentEnv) -> Others | None:
         """The devices beyond the agents that are asked ``recipe``, ready to send; None where there are none."""
 
-    async def _crowd_of(self, recipe: Recipe, world: AgentDeps, devices: int, population: Population) -> Others | None:
+    async def _crowd_of(self, recipe: Recipe, world: AgentEnv, devices: int, population: Population) -> Others | None:
         """So many others that know what ``population`` says: their coins, tokens and reports, made before they send.
         None where the world has no others."""
         if self._workers is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from client_agent.agent import Agent
 from client_agent.config import AgentConfig
 from client_agent.data.sources import CallableSource
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.panprivate.watches import Watches
 from infra.lab.kit.patience import Patience
@@ -57,7 +57,7 @@ class Fleet:
         layout: Layout,
         policies: Sequence[Policy],
         data: Sequence[dict[str, str]],
-        world: AgentDeps,
+        world: AgentEnv,
         tick: Callable[[], None],
         folders: Mapping[int, Path] | None = None,
     ) -> Fleet:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from client_agent.journal import State
 from infra.lab.demo.attacks.common import refusals_of
 from infra.lab.demo.attacks.learning import Poisoner, bad_models, refused_file, refused_histories
@@ -104,7 +104,7 @@ class LearnRun(SeriesRun):
         """Everything, from empty folders to the trained model."""
         began = time.monotonic()
         async with self._running() as direct:
-            world = AgentDeps(self._clock, self._entropy, direct)
+            world = AgentEnv(self._clock, self._entropy, direct)
             transport = PatientTransport(direct, self._patience)
             beside = asyncio.ensure_future(asyncio.to_thread(self._beside))
             refused = [await self._begin(world)]
@@ -150,7 +150,7 @@ class LearnRun(SeriesRun):
         self._model, self._clip = following.model, stated.clip
         return refused
 
-    async def _devices(self, world: AgentDeps) -> Fleet:
+    async def _devices(self, world: AgentEnv) -> Fleet:
         """The agents with their digits, and those that refuse every round: one, and the devices of liars, whose tokens
         something else uses."""
         others = self._plan.devices - AGENTS
@@ -165,7 +165,7 @@ class LearnRun(SeriesRun):
             await fleet.sync(tick, self._patience)
         return fleet
 
-    async def _crowd(self, recipe: Recipe, world: AgentDeps) -> Others | None:
+    async def _crowd(self, recipe: Recipe, world: AgentEnv) -> Others | None:
         plan = self._plan
         learners = Learners(plan.encoder, self._clip, self._model, plan.devices, SEED)
         return await self._crowd_of(recipe, world, plan.devices - AGENTS - self._liars, learners)

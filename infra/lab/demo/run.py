@@ -17,7 +17,7 @@ from decimal import ROUND_DOWN, ROUND_UP, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from infra.lab.demo.crowded import DRAWN, Crowded
 from infra.lab.demo.dataset import Dataset
 from infra.lab.demo.drill import DRILL_METRIC, Drilled, buckets_of
@@ -95,7 +95,7 @@ class DemoRun(Crowded):
         """Everything, from empty folders to a released histogram."""
         began = time.monotonic()
         async with self._running() as direct:
-            world = AgentDeps(self._clock, self._entropy, direct)
+            world = AgentEnv(self._clock, self._entropy, direct)
             transport = PatientTransport(direct, self._patience)
             second = await self._begin(world)
             with self._timed("recipe"):
@@ -126,7 +126,7 @@ class DemoRun(Crowded):
 
     # Stages
 
-    async def _devices(self, world: AgentDeps) -> Fleet:
+    async def _devices(self, world: AgentEnv) -> Fleet:
         metric = self._dataset.question.metric
         data = [{metric: value} for value in self._dataset.values[: self._agents]]
         data += [{DRILL_METRIC: "yes"}] * (self.DRILLED - 1) + [{DRILL_METRIC: "neither"}] + [{}] * self.ROBBED
@@ -140,7 +140,7 @@ class DemoRun(Crowded):
             await fleet.sync(tick, self._patience)
         return fleet
 
-    async def _crowd(self, recipe: Recipe, world: AgentDeps) -> Others | None:
+    async def _crowd(self, recipe: Recipe, world: AgentEnv) -> Others | None:
         """The other devices of a large data set: their coins, tokens and reports, made the day before."""
         if not self._has_crowd:
             return None

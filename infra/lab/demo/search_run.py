@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import NormalDist
 from typing import Any
 
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from client_agent.journal import State
 from infra.lab.demo.attacks.search import bad_rounds, second
 from infra.lab.demo.drill import buckets_of
@@ -76,7 +76,7 @@ class SearchRun(SeriesRun, TextsRun):
         """Everything, from empty folders to the ranking."""
         began = time.monotonic()
         async with self._running() as direct:
-            world = AgentDeps(self._clock, self._entropy, direct)
+            world = AgentEnv(self._clock, self._entropy, direct)
             transport = PatientTransport(direct, self._patience)
             refused = [await self._begin(world)]
             with self._timed("recipe"):

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from infra.lab.demo.attacks.common import refused_publication
 from infra.lab.demo.attacks.series import UNDERSTATED_SERIES, BadRound, understated_series
 from infra.lab.demo.crowded import DRAWN, Crowded
@@ -50,7 +50,7 @@ class SeriesRun(Crowded):
         await self._post_leaf(self._signed(series), transport)
         return refusal
 
-    async def _contribute(self, fleet: Fleet, asked: Sequence[Recipe], world: AgentDeps) -> None:
+    async def _contribute(self, fleet: Fleet, asked: Sequence[Recipe], world: AgentEnv) -> None:
         """One round: the devices decide, and those whose draw named it send their reports. ``asked``: the round, and
         what is asked beside it."""
         recipe, is_first = asked[0], not self._asked

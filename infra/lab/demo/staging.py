@@ -14,7 +14,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, ClassVar
 
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from client_agent.journal import State
 from client_agent.oblivious import ObliviousClient
 from infra.lab.demo.attacks.common import UNDERSTATED, offered, refused_publication, understated
@@ -87,7 +87,7 @@ class Staging:
         self._servers = servers
         self._seconds: dict[str, float] = {}
 
-    async def _begin(self, world: AgentDeps) -> StagedRefusal:
+    async def _begin(self, world: AgentEnv) -> StagedRefusal:
         """Keys, directories and the log, and what became of a second history of it."""
         with self._timed("keys and directories"), self._stages.stage("issuer keys, directories, log", 1):
             await self._settle("issuer", "gateway", "recipe_server", "attester", "relay")

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from client_agent.agent import Agent
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from client_agent.journal import State
 from client_agent.panprivate.recipes import plan_of
 from client_agent.panprivate.slots import newest
@@ -98,7 +98,7 @@ class WatchedRun(Drilled):
         """Everything, from empty folders to a released result."""
         began = time.monotonic()
         async with self._stack.running(), HttpTransport(connections=64) as direct:
-            world = AgentDeps(self._clock, self._entropy, direct)
+            world = AgentEnv(self._clock, self._entropy, direct)
             transport = PatientTransport(direct, self._patience)
             second = await self._begin(world)
             with self._timed("recipe"):
@@ -129,7 +129,7 @@ class WatchedRun(Drilled):
         await self._release(recipes.main, transport)
         return refusals
 
-    async def _devices(self, recipes: Recipes, world: AgentDeps) -> Fleet:
+    async def _devices(self, recipes: Recipes, world: AgentEnv) -> Fleet:
         """All of them know the recipe, and watch, before its first step."""
         stricter = self._policy.model_copy(update={"min_batch_size": self.DRILL_BATCH + 1})
         number = len(self._events)

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from client_agent.agent import Agent
 from client_agent.config import AgentConfig
 from client_agent.data.sources import CallableSource
-from client_agent.deciding import Deps, last_start
+from client_agent.deciding import AgentEnv, last_start
 from client_agent.journal import MemoryAgentStore
 from client_agent.wallet import AttestedDevice
 from infra.lab.devices.tokens import SlotKey
@@ -135,7 +135,7 @@ async def verified_target(
     config: AgentConfig,
     policy: Policy,
     device: AttestedDevice,
-    deps: Deps,
+    deps: AgentEnv,
     reference: str,
     wait: float,
     *,

@@ -9,7 +9,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from client_agent.config import AgentConfig
-from client_agent.deciding import Deps
+from client_agent.deciding import AgentEnv
 from infra.authoring.recipe_names import hash_of
 from infra.lab.devices.columns import read_column
 from infra.lab.devices.destination import Destination, Say, verified_target
@@ -98,7 +98,7 @@ async def open_target(origin: Origin, reference: str, wait: float, say: Say | No
         if recipe.interval.end <= clock.now():
             raise UsageError(over(recipe))
     async with HttpTransport(tls=ClientTls(config.tls_ca), insecure_http=config.insecure_http) as transport:
-        deps = Deps(clock, entropy, _Named(transport, "relay", start))
+        deps = AgentEnv(clock, entropy, _Named(transport, "relay", start))
         policy = policy_of(config.policy)
         return await verified_target(
             config, policy, device, deps, reference, wait, published=layout is not None, say=say

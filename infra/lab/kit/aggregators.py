@@ -33,7 +33,7 @@ from tacit.messages import CollectionJobReq, CollectionJobResp, Report, Role, Up
 from tacit.ports import HttpResponse
 from tacit.roles.aggregator import Party
 from tacit.roles.collector import AggregateResult, collection_request, open_collection
-from tacit.service.app import DEPS, DRIVERS, Deps
+from tacit.service.app import DRIVERS, SERVICE_ENV, ServiceEnv
 from tacit.service.base.keys import write_signing_key
 from tacit.service.base.secret_files import write_secret
 from tacit.signing import generate_signing_key
@@ -48,7 +48,7 @@ OPERATOR_TOKEN = "operator-at-aggregators"  # noqa: S105
 RETENTION = 30 * 86400.0
 """Seconds after a task's end for which an aggregator keeps it, as configured by default."""
 
-MakeApp = Callable[[Mapping[str, Any], Deps], web.Application]
+MakeApp = Callable[[Mapping[str, Any], ServiceEnv], web.Application]
 
 
 def party_of(kit: TaskKit, role: Role) -> Party:
@@ -88,7 +88,7 @@ def settings_of(folder: Path, kit: TaskKit, role: Role, storage: str = "memory")
 
 async def mount_serving(network: InProcessTransport, url: str, app: web.Application, party: Party) -> None:
     """Mount an aggregator that serves the task of ``party`` from the start, as if it had found it in a log."""
-    app[DEPS].vouched.alone()  # no log is there to ask for the time
+    app[SERVICE_ENV].vouched.alone()  # no log is there to ask for the time
     app[PARTIES].add(party)
     await network.mount(url, app)
     await serve(app, party)
@@ -152,7 +152,7 @@ class AggregatorPair:
         """Start an aggregator, or stop it and start it again with what it stored."""
         self._starts += 1
         entropy = SeededEntropy(b"start %d" % self._starts)
-        deps = Deps(self.clock, entropy, self.network, self.observer, background=False)
+        deps = ServiceEnv(self.clock, entropy, self.network, self.observer, background=False)
         await self.inner.unmount(self._url[role])
         app = self._make[role](self.settings[role], deps)
         await mount_serving(self.inner, self._url[role], app, party_of(self.kit, role))

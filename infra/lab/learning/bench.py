@@ -21,7 +21,7 @@ from tacit.dp.repeated.rounds import epsilon_sampled_gaussian
 from tacit.errors import FieldError
 from tacit.learning.plan import EXAMPLE, Plan
 from tacit.operations.learning.plans import flips_of, unplaced_series
-from tacit.recipe.fields import filled
+from tacit.recipe.fields import parse_fields
 from tacit.recipe.quantity import exact
 from tacit.recipe.training import BuiltIn
 
@@ -79,7 +79,7 @@ def planned(devices: int, epsilon: float, plan: Plan = PLAN) -> Plan:
         raise FieldError("training.batch_size", f"must be at least {EXAMPLES}, all examples of a device, or absent")
     least = plan.min_batch_size * devices // plan.devices
     changed = {"devices": devices, "min_batch_size": least, "epsilon": Decimal(repr(epsilon))}
-    return filled(Plan, {**plan.model_dump(mode="json", exclude_none=True), **changed})
+    return parse_fields(Plan, {**plan.model_dump(mode="json", exclude_none=True), **changed})
 
 
 def central_noise(plan: Plan) -> Central:

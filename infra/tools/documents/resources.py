@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from infra.base.service_calls import LEGS, PUBLIC
+from infra.base.service_calls import PUBLIC, SERVICE_CALLS
 from infra.tools.documents.words import MADE, page, table
 
 PEOPLE = frozenset({"anyone", "operator", "DAP client"})
@@ -293,7 +293,7 @@ def resources_page() -> str:
 
 def _legs() -> str:
     called: dict[str, list[str]] = {}
-    for caller, service in LEGS:
+    for caller, service in SERVICE_CALLS:
         called.setdefault(caller, []).append(service)
     rows = [(caller, ", ".join(services)) for caller, services in called.items()]
     return table(("caller", "calls"), [*rows, ("anybody", ", ".join(PUBLIC))])

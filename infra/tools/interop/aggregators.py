@@ -27,7 +27,7 @@ from tacit.multibuffer.crypto import BatchCrypto
 from tacit.multibuffer.library import kernels
 from tacit.roles.aggregator import Party
 from tacit.roles.crypto import OPENSSL, JobCrypto
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.http.limits import SourceBudget
 from tacit.service.http.live_tokens import NO_TOKEN
 from tacit.version import DapVersion
@@ -65,7 +65,7 @@ DRAFT_PORT = 8080
 
 
 def make_leader(
-    deps: Deps, version: DapVersion, credentials: Credentials, storage: Storage = IN_MEMORY
+    deps: ServiceEnv, version: DapVersion, credentials: Credentials, storage: Storage = IN_MEMORY
 ) -> web.Application:
     """A Leader whose tasks come from ``add_task``."""
     key = generate_hpke_key(deps.entropy(1)[0], deps.entropy)
@@ -89,7 +89,7 @@ def make_leader(
 
 
 def make_helper(
-    deps: Deps, version: DapVersion, credentials: Credentials, storage: Storage = IN_MEMORY
+    deps: ServiceEnv, version: DapVersion, credentials: Credentials, storage: Storage = IN_MEMORY
 ) -> web.Application:
     """A Helper whose tasks come from ``add_task``."""
     key = generate_hpke_key(deps.entropy(1)[0], deps.entropy)

@@ -26,12 +26,12 @@ from tacit.messages import (
 from tacit.models.secure_aggregation.device import SecureAggregationDevice
 from tacit.ports import Transport, TransportError
 from tacit.roles.client import AGGREGATORS, seal_report, shard
-from tacit.service.app import Deps, make_app
+from tacit.service.app import ServiceEnv, make_app
 from tacit.task import Task
 from tacit.version import DapVersion
 
 
-def make_client(deps: Deps, version: DapVersion) -> web.Application:
+def make_client(deps: ServiceEnv, version: DapVersion) -> web.Application:
     """A Client that uploads what the test runner asks for."""
     app = make_app("interop-client", deps, max_body=MAX_BODY)
     app.router.add_routes([ready(), command("upload", Upload, Uploading(deps, version).upload)])
@@ -56,7 +56,7 @@ class _Direct:
 class Uploading:
     """The client's part of the interop test API."""
 
-    def __init__(self, deps: Deps, version: DapVersion) -> None:
+    def __init__(self, deps: ServiceEnv, version: DapVersion) -> None:
         self._deps = deps
         self._version = version
 

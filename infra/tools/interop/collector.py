@@ -22,7 +22,7 @@ from tacit.hpke import KeyPair
 from tacit.messages import BatchMode, Interval, Role
 from tacit.models.secure_aggregation.collector import DapSource
 from tacit.roles.collector import AggregateResult
-from tacit.service.app import Deps, add_driver, add_store, make_app
+from tacit.service.app import ServiceEnv, add_driver, add_store, make_app
 from tacit.service.http.live_tokens import NO_TOKEN
 from tacit.task import Task
 from tacit.vdaf.prio3 import Prio3Count, Prio3Sum
@@ -81,7 +81,7 @@ class BareSubjects:
         return 0
 
 
-def make_collector(deps: Deps, version: DapVersion, credentials: Credentials) -> web.Application:
+def make_collector(deps: ServiceEnv, version: DapVersion, credentials: Credentials) -> web.Application:
     """A Collector whose tasks come from ``add_task``."""
     app = make_app("interop-collector", deps, max_body=MAX_BODY)
     store, subjects = CollectorStore(IN_MEMORY), BareSubjects()
@@ -109,7 +109,7 @@ class Commands:
         collector: Collector,
         store: CollectorStore,
         subjects: BareSubjects,
-        deps: Deps,
+        deps: ServiceEnv,
         version: DapVersion,
         credentials: Credentials,
     ) -> None:

@@ -17,7 +17,7 @@ from tacit.adapters.network.origins import is_loopback
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import Transport
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.config import Listen
 from tacit.service.base.secret_files import read_database_url
 from tacit.service.run import serve
@@ -36,7 +36,7 @@ def make(role: str, version: DapVersion, transport: Transport, storage: Storage 
     if role not in ROLES:
         raise UsageError(f"no role is called {role}; choose one of {', '.join(ROLES)}")
     credentials = Credentials()
-    deps = Deps(SystemClock(), OsEntropy(), TaskTransport(transport, credentials))
+    deps = ServiceEnv(SystemClock(), OsEntropy(), TaskTransport(transport, credentials))
     if role == "client":
         return make_client(deps, version)
     if role == "collector":

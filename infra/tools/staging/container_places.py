@@ -8,7 +8,7 @@ organisation and nothing beyond it.
 from __future__ import annotations
 
 from infra.backing.databases import WITHOUT_DATABASE
-from infra.base.service_calls import DEVICES, LEGS
+from infra.base.service_calls import DEVICES, SERVICE_CALLS
 from infra.base.service_names import kind_of
 from infra.stacks.layout import Layout
 from infra.stacks.options import CONTAINER_BLOCK, ORGANISATIONS, address_of, organisation_network, organisation_of
@@ -63,7 +63,7 @@ def data_network(organisation: str) -> str:
 def called_by(name: str) -> tuple[str, ...]:
     """The organisations in whose networks a service of a stack, or its devices, have an address besides their own."""
     party = name if name == DEVICES else kind_of(name)
-    places = [place_of(called) for caller, called in LEGS if caller == party]
+    places = [place_of(called) for caller, called in SERVICE_CALLS if caller == party]
     return tuple(dict.fromkeys(place for place in places if place != place_of(party)))
 
 

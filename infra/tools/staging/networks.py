@@ -15,7 +15,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from infra.base.service_calls import DEVICES, LEGS
+from infra.base.service_calls import DEVICES, SERVICE_CALLS
 from infra.base.service_names import WITNESS, witness_name
 from infra.stacks.options import FIRST_ADDRESS, ORGANISATIONS, organisation_of
 from tacit.errors import UsageError
@@ -29,11 +29,11 @@ CABLE = "eth0"
 
 
 def place_of(party: str) -> str:
-    """The place (one of ``PLACES``) of a party of ``LEGS``."""
+    """The place (one of ``PLACES``) of a party of ``SERVICE_CALLS``."""
     return party if party == DEVICES else organisation_of(witness_name(1) if party == WITNESS else party)
 
 
-SPEAK = frozenset((place_of(caller), place_of(called)) for caller, called in LEGS)
+SPEAK = frozenset((place_of(caller), place_of(called)) for caller, called in SERVICE_CALLS)
 """The places that need to speak with each other, from the legs of the protocol."""
 
 

@@ -11,7 +11,7 @@ import typer
 
 from infra.backing.backends import Wanted, backends
 from infra.stacks.deployment import Deployment, deploy
-from infra.stacks.examples import Dealt, give_examples
+from infra.stacks.examples import ExampleShards, give_examples
 from infra.stacks.layout import Layout
 from infra.stacks.new_layout import renew_certificates
 from infra.tools.staging.choices import Mode
@@ -40,7 +40,7 @@ class Crowd(NamedTuple):
 def up_as_processes(
     layout: Layout,
     crowd: Crowd,
-    examples: Dealt | None,
+    examples: ExampleShards | None,
     kind: Mode,
     wanted: Wanted,
     tell: Callable[[dict[str, Any]], None],

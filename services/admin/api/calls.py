@@ -35,7 +35,7 @@ from services.admin.runs.spent import Spent
 from services.admin.storage.store import AdminStore, AdminTx
 from tacit import media_types
 from tacit.operations.results import CollectorAccess
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.documents.openapi import page_of
 
 UNSAFE: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -55,7 +55,7 @@ class Admin:
     """Everything that the handlers use."""
 
     config: AdminConfig
-    deps: Deps
+    deps: ServiceEnv
     store: AdminStore
     sign_in: SignIn
     openid: OpenIdClient | None

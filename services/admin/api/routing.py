@@ -28,7 +28,7 @@ from tacit import media_types
 from tacit.adapters.network.origins import is_loopback
 from tacit.errors import Abort, DecodeError, UsageError
 from tacit.learning.plan import Plan
-from tacit.recipe.fields import filled
+from tacit.recipe.fields import parse_fields
 from tacit.recipe.writing.survey import Survey
 from tacit.service.app import read_body
 from tacit.service.documents.openapi import IDEMPOTENCY, KEY_PATTERN, MOST_KEY, require_known_query
@@ -215,7 +215,7 @@ def _body(route: Route, request: web.Request, raw: bytes) -> Any:
         raise DecodeError("the body is not a JSON object")
     if route.body is Survey:
         return Survey.from_body(value)
-    return Plan.from_body(value) if route.body is Plan else filled(route.body, value)
+    return Plan.from_body(value) if route.body is Plan else parse_fields(route.body, value)
 
 
 def _told(admin: Admin, reply: Reply) -> web.Response:

@@ -1,4 +1,4 @@
-"""A visit to a page: checks who sent the request and whether they may, reads the form, and shows refusals as pages.
+"""A request for a page: checks who sent the request and whether they may, reads the form, and shows refusals as pages.
 
 A person who is not signed in, or whose session has ended, is redirected to the sign-in page and then comes back. A form
 holds the session's CSRF token in a field; the API's check gets it as the header that programs send.
@@ -49,7 +49,7 @@ NAVIGATION: Final = (
 
 
 @dataclass(frozen=True)
-class Visit:
+class PageRequest:
     """One request for a page. ``principal``: the sender, None on pages that are open to everybody; ``form``: the fields
     of a POST."""
 
@@ -97,7 +97,7 @@ class Visit:
         return response(rendered(template, **_frame(self.admin, self.request, self.principal), **values), status)
 
 
-View = Callable[[Visit], Awaitable[web.StreamResponse]]
+View = Callable[[PageRequest], Awaitable[web.StreamResponse]]
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def serve(page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
             if page.permission is not None:
                 principal = await admin.sign_in.principal(_with(request, _shown(form)))
                 _require(principal, page.permission)
-            return await page.view(Visit(admin, request, principal, form))
+            return await page.view(PageRequest(admin, request, principal, form))
         except web.HTTPException:
             raise
         except Exception as error:
@@ -139,10 +139,10 @@ def serve(page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
     return handle
 
 
-async def question_of(visit: Visit) -> Question:
+async def question_of(page_request: PageRequest) -> Question:
     """The question whose id is in the path, as it is now. Raises ``Abort`` (404)."""
-    async with visit.admin.store.read() as tx:
-        return await visit.admin.questions.at(tx, visit.part("id"), None)
+    async with page_request.admin.store.read() as tx:
+        return await page_request.admin.questions.at(tx, page_request.part("id"), None)
 
 
 def _require(principal: Principal, permission: Permission) -> None:

@@ -22,7 +22,7 @@ from tacit.operations.burn_down import BurnDown, burn_downs
 from tacit.operations.ledger import Ledger, ledger_of
 from tacit.recipe.logged import in_full, recipe_state, stated, summary
 from tacit.recipe.model import Recipe
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.documents.admin_log import LedgerDocument
 from tacit.tlog.log import Tree
 
@@ -99,7 +99,7 @@ class Accounts:
 class FollowedLog:
     """Reads and keeps the whole log. Call ``open`` before use and ``close`` after."""
 
-    def __init__(self, config: AdminConfig, deps: Deps) -> None:
+    def __init__(self, config: AdminConfig, deps: ServiceEnv) -> None:
         self._config = config
         self._policy = config.policy
         self._deps = deps

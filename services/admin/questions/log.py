@@ -14,13 +14,13 @@ from tacit.logview.contents import RememberedLog
 from tacit.logview.live import LiveLog
 from tacit.operations.calls import NoAnswerError, get_bytes
 from tacit.ports import TransportError
-from tacit.service.app import Deps, refused
+from tacit.service.app import ServiceEnv, refused
 
 
 class Log:
     """The log, verified with its pinned key and the policy's witnesses. Unchanged parts are not read again."""
 
-    def __init__(self, config: AdminConfig, deps: Deps) -> None:
+    def __init__(self, config: AdminConfig, deps: ServiceEnv) -> None:
         self.url = config.log.url
         self.transport = deps.transport
         required = config.policy.log_policy(config.log.note_key(), deps.clock.now)

@@ -52,21 +52,21 @@ class Signals:
             self.arrived(topic)
 
 
-class Bell:
-    """One kind of work that may have come up: ``ring`` makes every process look for it, this one included.
+class Wakeup:
+    """One kind of work that may have come up: ``notify`` makes every process look for it, this one included.
 
-    ``answer`` is what this process does when the bell rings: nothing, unless it does such work.
+    ``handler`` is what this process then does: nothing, unless it does such work.
     """
 
     def __init__(self, signals: Signals, topic: str) -> None:
         self._signals = signals
         self._topic = topic
-        self.answer: Callable[[], None] = _ignore
-        signals.on(topic, lambda _text: self.answer())
+        self.handler: Callable[[], None] = _ignore
+        signals.on(topic, lambda _text: self.handler())
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Tell all, after the commit of what they should see."""
-        self.answer()
+        self.handler()
         self._signals.send(self._topic)
 
 

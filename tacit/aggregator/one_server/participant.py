@@ -35,8 +35,8 @@ class ServerIdentity:
 
 
 @dataclass(frozen=True)
-class ServerSeat:
-    """The server as a ``Seat`` of the log's follower. ``side_of``: its side of a model, by the model's name."""
+class ServerParticipant:
+    """The server as a ``Participant`` of the log's follower. ``side_of``: its side of a model, by the model's name."""
 
     identity: ServerIdentity
     side_of: Callable[[str], ServerSide]

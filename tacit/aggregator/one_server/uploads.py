@@ -20,7 +20,7 @@ from tacit.errors import DecodeError, Refusal, ReportError, ReportRejected
 from tacit.messages.one_server import OneServerReport
 from tacit.roles.aggregator import Rejection
 from tacit.roles.analyzer import AnalyzerParty, Counted, add_up, open_reports
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.group_commit import GroupCommitter
 from tacit.service.base.store import Transactions
 from tacit.task.one_server import INVALID, OVER, REPLAYED, OneServerTask, digest_of
@@ -60,7 +60,7 @@ class Upload:
 class Uploads:
     """Counts reports in groups. What was answered is durable."""
 
-    def __init__(self, store: Transactions[OneServerTx], deps: Deps, config: OneServerConfig, name: str) -> None:
+    def __init__(self, store: Transactions[OneServerTx], deps: ServiceEnv, config: OneServerConfig, name: str) -> None:
         """``name``: the server's name to an observer."""
         self._store = store
         self._name = name

@@ -41,7 +41,7 @@ from tacit.recipe.encoder_specs import (
     Strings,
     Watched,
 )
-from tacit.recipe.fields import filled, parse_file, wrong
+from tacit.recipe.fields import parse_fields, parse_file, wrong
 from tacit.recipe.member_types import EVENT_PATTERN, AttributeName, AttributeValue, Label, Natural, Positive, Text
 from tacit.recipe.model import Question
 from tacit.tlog.canonical import shown
@@ -216,7 +216,7 @@ class Survey(Part):
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Survey:
         """The survey that ``body`` holds. Raises FieldError."""
-        return filled(cls, body, tagged="encoder")
+        return parse_fields(cls, body, tagged="encoder")
 
     def having(self, **members: Any) -> Survey:
         """This survey with these members changed. Raises FieldError."""

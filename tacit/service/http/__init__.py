@@ -1,1 +1,1 @@
-"""A service's HTTP server: connections and turns, the lean reader, problem documents, who may call."""
+"""A service's HTTP server: connections and turns, the fast reader, problem documents, who may call."""

@@ -47,7 +47,7 @@ LOOKS = 16
 """Number of sources with equally many connections among which one with an idle connection is preferred."""
 
 
-class Guest(Protocol):
+class ConnectionHandle(Protocol):
     """A connection, as seen by ``Admission``."""
 
     def cut(self) -> None:
@@ -82,24 +82,26 @@ class Source:
     known: bool = False
     turns: int = 0
     held: int = 0
-    phases: dict[Phase, dict[Visit, None]] = field(default_factory=lambda: {phase: {} for phase in Phase}, repr=False)
+    phases: dict[Phase, dict[ConnectionRecord, None]] = field(
+        default_factory=lambda: {phase: {} for phase in Phase}, repr=False
+    )
 
     def __len__(self) -> int:
         return sum(map(len, self.phases.values()))
 
-    def spared(self) -> Iterator[Visit]:
+    def spared(self) -> Iterator[ConnectionRecord]:
         """The connections that it could give up, the least important first."""
         for phase in (Phase.IDLE, Phase.RECEIVING, Phase.WAITING, Phase.SENDING):
             yield from self.phases[phase]
 
 
 @dataclass(eq=False, slots=True)
-class Visit:
+class ConnectionRecord:
     """One connection. ``since``: start of its phase, moved on by the time that it waited for us; ``headed``: the head
     of its request has arrived; ``has_turn``: it counts among the turns; ``held``: bytes of its request received so far,
     or of its answer that waits."""
 
-    guest: Guest = field(repr=False)
+    handle: ConnectionHandle = field(repr=False)
     key: str | None = field(repr=False)
     source: Source = field(repr=False)
     since: float
@@ -143,140 +145,142 @@ class Admission:
         """Number of connections that wait for their turn."""
         return sum(len(source.phases[Phase.WAITING]) for source in self._sources.values())
 
-    def arrive(self, guest: Guest, address: str, now: float, *, known: bool = False) -> Visit | None:
+    def arrive(
+        self, handle: ConnectionHandle, address: str, now: float, *, known: bool = False
+    ) -> ConnectionRecord | None:
         """Register a new connection; ``None`` where there is no room for it."""
         if self._count >= self._connections and not self._make_room(now):
             return None
         key = None if known else source_of(address)
-        visit = Visit(guest, key, self._source(key), now)
-        visit.source.phases[Phase.IDLE][visit] = None
-        self._rank(visit.source)
+        record = ConnectionRecord(handle, key, self._source(key), now)
+        record.source.phases[Phase.IDLE][record] = None
+        self._rank(record.source)
         self._count += 1
-        return visit
+        return record
 
-    def move(self, visit: Visit, address: str | None, now: float) -> None:
+    def move(self, record: ConnectionRecord, address: str | None, now: float) -> None:
         """Move the connection to another source: that of ``address``, or with ``None`` to the known peers."""
         key = None if address is None else source_of(address)
-        if visit.gone or key == visit.key:
+        if record.gone or key == record.key:
             return
-        old, new = visit.source, self._source(key)
-        del old.phases[visit.phase][visit]
-        new.phases[visit.phase][visit] = None
+        old, new = record.source, self._source(key)
+        del old.phases[record.phase][record]
+        new.phases[record.phase][record] = None
         for source, sign in ((old, -1), (new, 1)):
-            source.turns += sign * visit.has_turn
-            source.held += sign * visit.held
+            source.turns += sign * record.has_turn
+            source.held += sign * record.held
             self._rank(source)
             self._line_up(source)
-        self._forget_empty(visit.key)
-        visit.key, visit.source = key, new
+        self._forget_empty(record.key)
+        record.key, record.source = key, new
         self._give_turns(now)
 
-    def depart(self, visit: Visit, now: float) -> None:
+    def depart(self, record: ConnectionRecord, now: float) -> None:
         """Remove a connection that has ended."""
-        if visit.gone:
+        if record.gone:
             return
-        visit.gone = True
-        del visit.source.phases[visit.phase][visit]
-        self._line_up(visit.source)
-        self._hold(visit, -visit.held)
-        self._rank(visit.source)
+        record.gone = True
+        del record.source.phases[record.phase][record]
+        self._line_up(record.source)
+        self._hold(record, -record.held)
+        self._rank(record.source)
         self._count -= 1
-        self._end_turn(visit)
-        self._forget_empty(visit.key)
+        self._end_turn(record)
+        self._forget_empty(record.key)
         self._give_turns(now)
 
-    def may_read(self, visit: Visit, size: int, now: float) -> bool:
+    def may_read(self, record: ConnectionRecord, size: int, now: float) -> bool:
         """Whether ``size`` bytes that have arrived may be read now; if so the caller must call ``was_read`` afterwards,
         if not ``proceed`` follows later."""
-        if visit.phase is Phase.IDLE:
-            visit.headed = False
-            self._enter(visit, Phase.RECEIVING, now)
-        self._hold(visit, size)
+        if record.phase is Phase.IDLE:
+            record.headed = False
+            self._enter(record, Phase.RECEIVING, now)
+        self._hold(record, size)
         self._shed_enough(now)
-        if visit.gone:
+        if record.gone:
             return False
-        if not visit.source.phases[Phase.WAITING] and self._has_turn_for(visit.source):
-            self._take_turn(visit)
+        if not record.source.phases[Phase.WAITING] and self._has_turn_for(record.source):
+            self._take_turn(record)
             return True
-        self._enter(visit, Phase.WAITING, visit.since)
-        visit.waiting_since = now
+        self._enter(record, Phase.WAITING, record.since)
+        record.waiting_since = now
         return False
 
-    def was_read(self, visit: Visit, now: float, *, headed: bool, complete: bool) -> None:
+    def was_read(self, record: ConnectionRecord, now: float, *, headed: bool, complete: bool) -> None:
         """Record that the data was read; ``complete``: a whole request has arrived, which keeps the turn until it is
         answered."""
-        if visit.gone:
+        if record.gone:
             return
         if complete:
-            self._hold(visit, -visit.held)
-            self._enter(visit, Phase.WORKING, now)
+            self._hold(record, -record.held)
+            self._enter(record, Phase.WORKING, now)
             return
-        if headed and not visit.headed:
-            visit.headed, visit.since = True, now
-        self._end_turn(visit)
+        if headed and not record.headed:
+            record.headed, record.since = True, now
+        self._end_turn(record)
         self._give_turns(now)
 
-    def is_whole(self, visit: Visit, now: float) -> None:
+    def is_whole(self, record: ConnectionRecord, now: float) -> None:
         """Record that a request is whole whose bytes were read before: it takes a turn, or waits for one."""
-        if visit.phase is Phase.RECEIVING and self.may_read(visit, 0, now):
-            self.was_read(visit, now, headed=True, complete=True)
+        if record.phase is Phase.RECEIVING and self.may_read(record, 0, now):
+            self.was_read(record, now, headed=True, complete=True)
 
-    def answered(self, visit: Visit, now: float, *, linger: bool = False) -> None:
+    def answered(self, record: ConnectionRecord, now: float, *, linger: bool = False) -> None:
         """Record that the connection's request was answered; ``linger``: before it was whole, so that the connection is
         only kept until its sender has seen the answer."""
-        if visit.gone:
+        if record.gone:
             return
-        visit.fresh, visit.cut_at = False, now + LINGER_SECONDS if linger else math.inf
-        self._hold(visit, -visit.held)
-        self._enter(visit, Phase.IDLE, now)
-        self._end_turn(visit)
+        record.fresh, record.cut_at = False, now + LINGER_SECONDS if linger else math.inf
+        self._hold(record, -record.held)
+        self._enter(record, Phase.IDLE, now)
+        self._end_turn(record)
         self._give_turns(now)
 
-    def stalled(self, visit: Visit, size: int, now: float) -> None:
+    def stalled(self, record: ConnectionRecord, size: int, now: float) -> None:
         """Record that ``size`` bytes of an answer wait for their reader, which holds no turn from now on."""
-        visit.cut_at = now + self.limits.grace_seconds + size / self.limits.least_rate
-        if visit.gone or visit.phase not in (Phase.WORKING, Phase.SENDING):
+        record.cut_at = now + self.limits.grace_seconds + size / self.limits.least_rate
+        if record.gone or record.phase not in (Phase.WORKING, Phase.SENDING):
             return
-        self._hold(visit, size - visit.held)
-        self._enter(visit, Phase.SENDING, now)
-        self._end_turn(visit)
+        self._hold(record, size - record.held)
+        self._enter(record, Phase.SENDING, now)
+        self._end_turn(record)
         self._shed_enough(now)
         self._give_turns(now)
 
-    def flows(self, visit: Visit) -> None:
+    def flows(self, record: ConnectionRecord) -> None:
         """Record that the waiting bytes were read."""
-        visit.cut_at = math.inf
-        if not visit.gone and visit.phase is Phase.SENDING:
-            self._hold(visit, -visit.held)
+        record.cut_at = math.inf
+        if not record.gone and record.phase is Phase.SENDING:
+            self._hold(record, -record.held)
 
     def sweep(self, now: float) -> None:
         """Enforce the deadlines; to be called about once a second."""
         late = 0
         for source in list(self._sources.values()):
             for phase in Phase:
-                for visit in list(source.phases[phase]):
-                    if visit.gone or visit.phase is not phase:
+                for record in list(source.phases[phase]):
+                    if record.gone or record.phase is not phase:
                         continue
                     if phase is Phase.WAITING:
-                        if late < self.limits.requests and now - visit.waiting_since > self.limits.wait_seconds:
+                        if late < self.limits.requests and now - record.waiting_since > self.limits.wait_seconds:
                             late += 1
-                            self._proceed(visit, now, late=True)
-                    elif now > visit.cut_at or self._is_overdue(visit, now):
-                        self._cut(visit, now)
+                            self._proceed(record, now, late=True)
+                    elif now > record.cut_at or self._is_overdue(record, now):
+                        self._cut(record, now)
 
-    def _is_overdue(self, visit: Visit, now: float) -> bool:
+    def _is_overdue(self, record: ConnectionRecord, now: float) -> bool:
         """Whether a deadline is over after which the connection is cut without an answer; a slow body gets a 408
         first."""
-        limits, seconds = self.limits, now - visit.since
-        if visit.phase is Phase.IDLE:
-            return seconds > (limits.head_seconds if visit.fresh else limits.idle_seconds)
-        if visit.phase is not Phase.RECEIVING:
+        limits, seconds = self.limits, now - record.since
+        if record.phase is Phase.IDLE:
+            return seconds > (limits.head_seconds if record.fresh else limits.idle_seconds)
+        if record.phase is not Phase.RECEIVING:
             return False
-        if not visit.headed:
+        if not record.headed:
             return seconds > limits.head_seconds
-        if seconds > limits.grace_seconds + self._usual_seconds(visit.held) and visit.cut_at == math.inf:
-            visit.cut_at = now + LINGER_SECONDS
-            visit.guest.too_slow()
+        if seconds > limits.grace_seconds + self._usual_seconds(record.held) and record.cut_at == math.inf:
+            record.cut_at = now + LINGER_SECONDS
+            record.handle.too_slow()
         return False
 
     def _usual_seconds(self, size: int) -> float:
@@ -302,9 +306,9 @@ class Admission:
         """Cut the connection that holds the most bytes, of a source that holds the most."""
         for sources in (*self._heavy.highest(), self._known()):
             for source in sources:
-                visit = max(source.spared(), key=lambda one: one.held, default=None)
-                if visit is not None and visit.held:
-                    self._cut(visit, now)
+                record = max(source.spared(), key=lambda one: one.held, default=None)
+                if record is not None and record.held:
+                    self._cut(record, now)
                     return True
         return False
 
@@ -318,23 +322,23 @@ class Admission:
             self._crowded.put(source, len(source))
             self._heavy.put(source, source.held.bit_length())
 
-    def _cut(self, visit: Visit, now: float) -> None:
-        self.depart(visit, now)
-        visit.guest.cut()
+    def _cut(self, record: ConnectionRecord, now: float) -> None:
+        self.depart(record, now)
+        record.handle.cut()
 
     def _has_turn_for(self, source: Source) -> bool:
         most = self.limits.requests if source.known else self.limits.turns_of_one(alone=len(self._sources) == 1)
         return self._turns < self.limits.requests and source.turns < most
 
-    def _take_turn(self, visit: Visit) -> None:
-        visit.has_turn = True
-        visit.source.turns += 1
+    def _take_turn(self, record: ConnectionRecord) -> None:
+        record.has_turn = True
+        record.source.turns += 1
         self._turns += 1
 
-    def _end_turn(self, visit: Visit) -> None:
-        if visit.has_turn:
-            visit.has_turn = False
-            visit.source.turns -= 1
+    def _end_turn(self, record: ConnectionRecord) -> None:
+        if record.has_turn:
+            record.has_turn = False
+            record.source.turns -= 1
             self._turns -= 1
 
     def _give_turns(self, now: float) -> None:
@@ -355,22 +359,22 @@ class Admission:
         else:
             self._queue.pop(source, None)
 
-    def _proceed(self, visit: Visit, now: float, *, late: bool) -> None:
-        visit.since += now - visit.waiting_since
-        self._enter(visit, Phase.RECEIVING, visit.since)
-        self._take_turn(visit)
-        visit.guest.proceed(late=late)
+    def _proceed(self, record: ConnectionRecord, now: float, *, late: bool) -> None:
+        record.since += now - record.waiting_since
+        self._enter(record, Phase.RECEIVING, record.since)
+        self._take_turn(record)
+        record.handle.proceed(late=late)
 
-    def _enter(self, visit: Visit, phase: Phase, since: float) -> None:
-        del visit.source.phases[visit.phase][visit]
-        visit.phase, visit.since = phase, since
-        visit.source.phases[phase][visit] = None
-        self._line_up(visit.source)
+    def _enter(self, record: ConnectionRecord, phase: Phase, since: float) -> None:
+        del record.source.phases[record.phase][record]
+        record.phase, record.since = phase, since
+        record.source.phases[phase][record] = None
+        self._line_up(record.source)
 
-    def _hold(self, visit: Visit, size: int) -> None:
+    def _hold(self, record: ConnectionRecord, size: int) -> None:
         """Record that the connection holds ``size`` more bytes."""
-        source = visit.source
-        visit.held += size
+        source = record.source
+        record.held += size
         source.held += size
         self._held += size
         if not source.known and source.held.bit_length() != (source.held - size).bit_length():

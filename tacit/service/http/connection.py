@@ -1,6 +1,6 @@
 """One connection of a service's HTTP server, read under the control of ``Admission``.
 
-Requests to hot routes (``tacit.service.http.fast_reader``) are read and answered here. The first other request makes
+Requests to fast routes (``tacit.service.http.fast_reader``) are read and answered here. The first other request makes
 the connection aiohttp's until it ends, because only then is it certain that both see the same requests in the same
 bytes.
 
@@ -19,7 +19,7 @@ from aiohttp.helpers import rfc822_formatted_time
 
 from tacit.service.base.log import get_logger
 from tacit.service.http import proxy_line
-from tacit.service.http.admission import Admission, Visit
+from tacit.service.http.admission import Admission, ConnectionRecord
 from tacit.service.http.divided import Divided, end_writing
 from tacit.service.http.fast_reader import Reader, Serving, encode_answer
 from tacit.service.http.problems import Answer, bad_request, problem_answer, too_slow
@@ -40,8 +40,8 @@ class Connection(Divided):
         "_line",
         "_raw",
         "_reader",
+        "_record",
         "_serving",
-        "_visit",
         "late",
     )
 
@@ -55,7 +55,7 @@ class Connection(Divided):
     ) -> None:
         super().__init__(server, loop, **options)
         self._admission = admission
-        self._visit: Visit | None = None
+        self._record: ConnectionRecord | None = None
         self._discarded = 0
         self._held = b""
         self._line: bytes | None = None
@@ -70,14 +70,14 @@ class Connection(Divided):
         long as the handshake is not complete."""
         self._raw = raw
         proxied = address in self._admission.limits.front_proxies
-        self._visit = self._admission.arrive(self, address, self._loop.time(), known=proxied)
+        self._record = self._admission.arrive(self, address, self._loop.time(), known=proxied)
         self._line = b"" if proxied else None
-        return self._visit is not None
+        return self._record is not None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: accept the connection unless there is no room for it."""
         peer = transport.get_extra_info("peername")
-        if self._visit is None and not self.arrive(str(peer[0]) if isinstance(peer, tuple) else ""):
+        if self._record is None and not self.arrive(str(peer[0]) if isinstance(peer, tuple) else ""):
             self._force_close = True
             cast(asyncio.Transport, transport).abort()  # uvloop's transport does not have this base class
             return
@@ -85,7 +85,7 @@ class Connection(Divided):
         super().connection_made(transport)
         if self._reader is not None:
             self._reader.transport = transport
-            self.keep_alive(True)  # aiohttp's timer, which sees no hot request, gives way to that of ``Admission``
+            self.keep_alive(True)  # aiohttp's timer, which sees no fast request, gives way to that of ``Admission``
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """asyncio: the connection has ended. A request that is being answered keeps its turn, so nobody gets more turns
@@ -94,8 +94,8 @@ class Connection(Divided):
         if not self.is_due():
             if self._reader is not None:
                 self._reader.forget_body()  # nobody counts it any more, and the reader is part of a reference cycle
-            if self._visit is not None:
-                self._admission.depart(self._visit, self._loop.time())
+            if self._record is not None:
+                self._admission.depart(self._record, self._loop.time())
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's signature, of which aiohttp returns None
@@ -114,20 +114,20 @@ class Connection(Divided):
         """aiohttp's task for the connection has ended, perhaps without an answer that would have ended the turn. What
         waits for its reader may keep the connection open for a while."""
         super()._ended(task)
-        if self._visit is None or self._request_in_progress:
+        if self._record is None or self._request_in_progress:
             return
         if self._wire is None:
-            self._admission.depart(self._visit, self._loop.time())
+            self._admission.depart(self._record, self._loop.time())
         elif self.transport is None or self.is_asked():
             self._close, self._held = True, b""
-            self._admission.answered(self._visit, self._loop.time(), linger=True)
+            self._admission.answered(self._record, self._loop.time(), linger=True)
 
     def data_received(self, data: bytes) -> None:
         """asyncio: read ``data`` now, or when it is this source's turn."""
         if self._line is not None:
             data = self._after_proxy_line(self._line + data)
-        visit = self._visit
-        if visit is None or self._force_close or self._close:
+        record = self._record
+        if record is None or self._force_close or self._close:
             self._discarded += len(data)
             if self._discarded > MOST_DISCARDED:
                 self.cut()
@@ -135,15 +135,15 @@ class Connection(Divided):
         if not data:  # aiohttp calls this itself, for data that it already has
             self._parse(data)
             if self._reader is None and self._is_whole():
-                self._admission.is_whole(visit, self._loop.time())
+                self._admission.is_whole(record, self._loop.time())
         elif self._held or self._is_whole():
             self._hold(data)
         elif self._reader is None and self.is_between():
             self._hold(data)
             self._loop.call_soon(self._next)
-        elif self._admission.may_read(visit, len(data), self._loop.time()):
-            self._read(visit, data)
-        elif not visit.gone:
+        elif self._admission.may_read(record, len(data), self._loop.time()):
+            self._read(record, data)
+        elif not record.gone:
             self._hold(data)
 
     def _hold(self, data: bytes) -> None:
@@ -152,11 +152,11 @@ class Connection(Divided):
         self._held += data
         self._pause_transport_reading()
 
-    def _read(self, visit: Visit, data: bytes) -> None:
+    def _read(self, record: ConnectionRecord, data: bytes) -> None:
         self._parse(data)
         reader, whole = self._reader, self._is_whole()
         headed = self.is_asked() if reader is None else reader.headed
-        self._admission.was_read(visit, self._loop.time(), headed=headed, complete=whole)
+        self._admission.was_read(record, self._loop.time(), headed=headed, complete=whole)
         if reader is not None and whole:
             self._begin(reader)
 
@@ -180,8 +180,8 @@ class Connection(Divided):
             return
         self.transport.write(encode_answer(problem_answer(bad_request()), rfc822_formatted_time(), last=True))
         end_writing(self.transport)
-        if self._visit is not None:
-            self._admission.answered(self._visit, self._loop.time(), linger=True)
+        if self._record is not None:
+            self._admission.answered(self._record, self._loop.time(), linger=True)
 
     def _is_whole(self) -> bool:
         """Whether a whole unanswered request has arrived, or as much as its answer takes."""
@@ -203,11 +203,11 @@ class Connection(Divided):
 
     def _end_turn(self, *, linger: bool = False) -> None:
         self.late = False
-        visit, now = self._visit, self._loop.time()
-        if visit is not None and self.transport is None:
-            self._admission.depart(visit, now)
-        elif visit is not None:
-            self._admission.answered(visit, now, linger=linger)
+        record, now = self._record, self._loop.time()
+        if record is not None and self.transport is None:
+            self._admission.depart(record, now)
+        elif record is not None:
+            self._admission.answered(record, now, linger=linger)
             if self._held:
                 self._loop.call_soon(self._next)
 
@@ -218,7 +218,7 @@ class Connection(Divided):
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def _begin(self, reader: Reader) -> None:
-        """Answer the hot request that was read; nothing more is read until then."""
+        """Answer the fast request that was read; nothing more is read until then."""
         self._request_in_progress = True
         self._answering = self._loop.create_task(self._answer(reader))
 
@@ -272,19 +272,19 @@ class Connection(Divided):
             self._loop.call_soon(self._next)
             return
         data, self._held = self._held, b""
-        if self._visit is not None and not self._visit.gone:
+        if self._record is not None and not self._record.gone:
             self.data_received(data)
         self._resume_transport_reading()
 
     @property
     def source(self) -> str | None:
         """The source of the connection; ``None`` for a known peer's."""
-        return None if self._visit is None else self._visit.key
+        return None if self._record is None else self._record.key
 
     def vouch(self) -> None:
         """Record that the peer proved who it is: no share limits it from now on."""
-        if self._visit is not None:
-            self._admission.move(self._visit, None, self._loop.time())
+        if self._record is not None:
+            self._admission.move(self._record, None, self._loop.time())
 
     def cut(self) -> None:
         """Close the connection at once, with or without an answer, before or after the first byte of a request."""
@@ -299,18 +299,18 @@ class Connection(Divided):
         self._loop.call_soon(self._proceed, late)
 
     def _proceed(self, late: bool) -> None:
-        visit, data = self._visit, self._held
-        if visit is None or visit.gone or self._answering is not None:  # its time ran out before its turn came
+        record, data = self._record, self._held
+        if record is None or record.gone or self._answering is not None:  # its time ran out before its turn came
             return
         self._held, self.late = b"", late
-        self._read(visit, data)
+        self._read(record, data)
         self._resume_transport_reading()
 
     def too_slow(self) -> None:
         """Make reading the body fail, so that the answer is 408."""
-        if self._reader is not None and self._visit is not None and not self._request_in_progress:
+        if self._reader is not None and self._record is not None and not self._request_in_progress:
             self._reader.refusal = too_slow()
-            self._admission.was_read(self._visit, self._loop.time(), headed=True, complete=True)
+            self._admission.was_read(self._record, self._loop.time(), headed=True, complete=True)
             self._begin(self._reader)
             return
         if self._body is not None and not self._body.is_eof():
@@ -320,15 +320,15 @@ class Connection(Divided):
         """asyncio: an answer waits for its reader."""
         super().pause_writing()
         self._pause_transport_reading()
-        if self._visit is not None and self.transport is not None:
+        if self._record is not None and self.transport is not None:
             size = self.transport.get_write_buffer_size() + len(self._held)
-            self._admission.stalled(self._visit, size, self._loop.time())
+            self._admission.stalled(self._record, size, self._loop.time())
 
     def resume_writing(self) -> None:
         """asyncio: the reader has read it."""
         super().resume_writing()
-        if self._visit is not None:
-            self._admission.flows(self._visit)
+        if self._record is not None:
+            self._admission.flows(self._record)
         self._resume_transport_reading()
 
     def _resume_transport_reading(self) -> None:
@@ -344,6 +344,6 @@ class Connection(Divided):
             return b""
         self._line = data if divided is None else None
         address, rest = divided or (None, b"")
-        if address is not None and self._visit is not None:
-            self._admission.move(self._visit, address, self._loop.time())
+        if address is not None and self._record is not None:
+            self._admission.move(self._record, address, self._loop.time())
         return rest

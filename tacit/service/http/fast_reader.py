@@ -1,7 +1,7 @@
-"""A lean reader of HTTP/1.1 (RFC 9112) for the few resources through which every contribution passes.
+"""A fast reader of HTTP/1.1 (RFC 9112) for the few resources through which every contribution passes.
 
-A resource that is registered as a ``HotRoute`` costs one parser call, one task and one write per request; aiohttp
-serves everything else. ``Reader`` looks at the request line alone: exactly ``POST``, the path of a hot route (alone or
+A resource that is registered as a ``FastRoute`` costs one parser call, one task and one write per request; aiohttp
+serves everything else. ``Reader`` looks at the request line alone: exactly ``POST``, the path of a fast route (alone or
 in absolute form) and ``HTTP/1.1``. Any other line, and everything that follows on its connection, is aiohttp's, so that
 no byte is ever read by both.
 
@@ -27,7 +27,7 @@ from tacit.service.http.problems import Answer, bad_request, status_abort, too_l
 from tacit.service.http.targets import ABSOLUTE, is_host, with_path
 
 MOST_LINE = 512
-"""Most bytes of the request line of a hot route."""
+"""Most bytes of the request line of a fast route."""
 MOST_FIELDS, MOST_FIELD, MOST_HEAD = 128, 8190, 32_768
 """Most fields of a head, most bytes of one name or value (both as in aiohttp), and most bytes of the whole head."""
 FRAMING_PER_BODY = 8
@@ -67,7 +67,7 @@ Respond = Callable[[bytes], Awaitable[Answer]]
 
 
 @dataclass(frozen=True)
-class HotRoute:
+class FastRoute:
     """A resource that takes POST of one media type. ``admit`` is called once the head is read, refuses a request by
     raising, and returns the function that answers its body. ``limit``: most bytes of a body. A ``{name}`` in
     ``path`` stands for URL-safe letters; ``explain`` adds to a problem what it says about them."""
@@ -87,13 +87,13 @@ class HotRoute:
         return re.compile(f"POST {''.join(parts)} HTTP/1\\.1".encode())
 
 
-class HotRoutes:
-    """The hot routes of an application."""
+class FastRoutes:
+    """The fast routes of an application."""
 
-    def __init__(self, routes: Sequence[HotRoute]) -> None:
+    def __init__(self, routes: Sequence[FastRoute]) -> None:
         self._routes = [(route.line, route) for route in routes]
 
-    def find(self, line: bytes) -> tuple[HotRoute, Mapping[str, str]] | None:
+    def find(self, line: bytes) -> tuple[FastRoute, Mapping[str, str]] | None:
         """The route of a request line, and the named parts of its path."""
         for pattern, route in self._routes:
             if found := pattern.fullmatch(line):
@@ -137,7 +137,7 @@ class Reader:
     that nothing may follow on the connection.
     """
 
-    def __init__(self, routes: HotRoutes, protocol: object) -> None:
+    def __init__(self, routes: FastRoutes, protocol: object) -> None:
         self._routes = routes
         self._protocol = protocol
         self._parser = httptools.HttpRequestParser(self)
@@ -146,7 +146,7 @@ class Reader:
 
     def next(self) -> None:
         """Forget the request; the bytes that follow are another's."""
-        self.route: HotRoute | None = None
+        self.route: FastRoute | None = None
         self.refusal: Exception | None = None
         self.respond: Respond | None = None
         self.headed = self.whole = self.last = self.awaits_leave = False
@@ -173,7 +173,7 @@ class Reader:
         self._body = bytearray()
 
     def feed(self, data: bytes) -> bytes | None:
-        """Read ``data``. Returns ``None``, or every byte of a request that is not for a hot route."""
+        """Read ``data``. Returns ``None``, or every byte of a request that is not for a fast route."""
         if self.route is None:
             data = (self._begun + data).removeprefix(b"\r\n")
             end = data.find(b"\r\n", 0, MOST_LINE)
@@ -255,7 +255,7 @@ class Reader:
         except Exception as error:  # as with every handler, an error becomes an answer
             self.refusal = error
 
-    def _admit(self, route: HotRoute) -> None:
+    def _admit(self, route: FastRoute) -> None:
         fields = self._fields
         if expected := fields.get(b"expect"):
             if not is_met(expected):
@@ -288,10 +288,10 @@ class Reader:
 
 @dataclass(frozen=True)
 class Serving:
-    """The hot routes of an application, and how it answers a request that is whole or refused. ``answer`` never raises;
-    its second argument says that the request waited too long for its turn."""
+    """The fast routes of an application, and how it answers a request that is whole or refused. ``answer`` never
+    raises; its second argument says that the request waited too long for its turn."""
 
-    routes: HotRoutes
+    routes: FastRoutes
     answer: Callable[[Reader, bool], Awaitable[Answer]] = field(repr=False)
 
 

@@ -14,7 +14,7 @@ from tacit.errors import Abort
 
 
 class Answer(NamedTuple):
-    """What a handler of a hot route answers."""
+    """What a handler of a fast route answers."""
 
     body: bytes = b""
     headers: Mapping[str, str] = {}

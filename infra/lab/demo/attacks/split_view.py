@@ -15,7 +15,7 @@ from typing import Any
 
 from client_agent.agent import Agent
 from client_agent.data.sources import CallableSource
-from client_agent.deciding import Deps as AgentDeps
+from client_agent.deciding import AgentEnv
 from client_agent.journal import MemoryAgentStore
 from infra.base.free_ports import free_ports
 from infra.lab.demo.results.result import StagedRefusal
@@ -29,7 +29,7 @@ from services.gateway.keys import KeyRing
 from tacit.codec import b64url
 from tacit.errors import Refusal
 from tacit.recipe.policy import Policy
-from tacit.service.app import DRIVERS, Deps
+from tacit.service.app import DRIVERS, ServiceEnv
 from tacit.service.base.config import Listen
 from tacit.service.base.driver import Driver
 from tacit.service.run import started
@@ -50,7 +50,7 @@ class _Fork:
     period: int
 
 
-async def refused_split_view(layout: Layout, policy: Policy, world: AgentDeps, patience: Patience) -> StagedRefusal:
+async def refused_split_view(layout: Layout, policy: Policy, world: AgentEnv, patience: Patience) -> StagedRefusal:
     """Show the second history to a device, and to one that demands no witnesses. Raises ``Refusal`` unless only the
     latter believes it."""
     async with _fork(layout, world) as fork:
@@ -65,7 +65,7 @@ async def refused_split_view(layout: Layout, policy: Policy, world: AgentDeps, p
     return StagedRefusal(ATTEMPT, "witnesses, device", f"{refusal.rule}: {refusal.detail}")
 
 
-async def _told(layout: Layout, policy: Policy, world: AgentDeps, fork: _Fork, patience: Patience) -> Refusal | None:
+async def _told(layout: Layout, policy: Policy, world: AgentEnv, fork: _Fork, patience: Patience) -> Refusal | None:
     """What a fresh device says of the history that it is shown; None: it believes it and uses its gateway key. A
     refusal is the answer: unlike a checkpoint of the run's own log, this one is not cosigned later."""
     folder = layout.state_dir / "fleet"
@@ -89,7 +89,7 @@ async def _told(layout: Layout, policy: Policy, world: AgentDeps, fork: _Fork, p
 
 
 @contextlib.asynccontextmanager
-async def _fork(layout: Layout, world: AgentDeps) -> AsyncIterator[_Fork]:
+async def _fork(layout: Layout, world: AgentEnv) -> AsyncIterator[_Fork]:
     """The second recipe server, which has asked the witnesses, and the way to it."""
     log_port, gateway_port, relay_port = free_ports(3)
     urls = [f"http://127.0.0.1:{port}" for port in (log_port, gateway_port, relay_port)]
@@ -113,7 +113,7 @@ async def _fork(layout: Layout, world: AgentDeps) -> AsyncIterator[_Fork]:
 async def _start(
     stack: contextlib.AsyncExitStack,
     layout: Layout,
-    world: AgentDeps,
+    world: AgentEnv,
     name: str,
     folder: Path,
     port: int,
@@ -126,7 +126,7 @@ async def _start(
         update={"state_dir": folder / name, "listen": listen, **changes}
     )
     transport = await stack.enter_async_context(service.make_transport(config))
-    app = service.create_app(config, Deps(world.clock, world.entropy, transport, background=False))
+    app = service.create_app(config, ServiceEnv(world.clock, world.entropy, transport, background=False))
     await stack.enter_async_context(started(app, listen))
     drivers: list[Driver] = app[DRIVERS]
     return drivers

@@ -10,15 +10,15 @@ from markupsafe import Markup
 
 from services.admin.api.openapi import about
 from services.admin.handlers.routes import ROUTES
-from services.admin.pages.page_requests import Visit
+from services.admin.pages.page_requests import PageRequest
 from services.admin.pages.rendering import rendered
 from tacit.service.documents.described import described
 from tacit.service.documents.openapi import document
 
 
-async def shown(visit: Visit) -> web.StreamResponse:
+async def shown(page_request: PageRequest) -> web.StreamResponse:
     """The page with every request, grouped by the first part of its path."""
-    return visit.show("api.html", requests=_requests(visit.admin.sign_in.cookie))
+    return page_request.show("api.html", requests=_requests(page_request.admin.sign_in.cookie))
 
 
 @cache

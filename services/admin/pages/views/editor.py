@@ -10,7 +10,7 @@ from typing import Final
 from aiohttp import web
 
 from services.admin.api.calls import Admin
-from services.admin.pages.page_requests import Visit, question_of
+from services.admin.pages.page_requests import PageRequest, question_of
 from services.admin.pages.preview import Preview, preview_of, preview_of_survey
 from services.admin.pages.rendering import rendered, response
 from services.admin.pages.survey_fields import CHOICES_OF, FIELDS, GROUPS, USUAL, body_of, fields_of
@@ -36,60 +36,64 @@ USE: Final = "use:"
 """The prefix of a preview button's value; the name of a way to ask follows it."""
 
 
-async def new(visit: Visit) -> web.StreamResponse:
+async def new(page_request: PageRequest) -> web.StreamResponse:
     """The form with the usual values, for a new question."""
-    return await _form(visit, USUAL, await preview_of(visit.admin, visit.who.person.id, USUAL))
+    return await _form(page_request, USUAL, await preview_of(page_request.admin, page_request.who.person.id, USUAL))
 
 
-async def create(visit: Visit) -> web.StreamResponse:
+async def create(page_request: PageRequest) -> web.StreamResponse:
     """Save a new draft. If the button only previews, show the form again instead."""
-    form, looks = _pressed(visit.form)
-    preview = await preview_of(visit.admin, visit.who.person.id, form)
+    form, looks = _pressed(page_request.form)
+    preview = await preview_of(page_request.admin, page_request.who.person.id, form)
     if looks:
-        return await _form(visit, form, preview)
-    if (error := nameless(visit.form)) is not None:
-        return await _again(visit, preview, field_problem(error))
+        return await _form(page_request, form, preview)
+    if (error := nameless(page_request.form)) is not None:
+        return await _again(page_request, preview, field_problem(error))
     try:
-        found = await visit.act("question.create", body_of(visit.form))
+        found = await page_request.act("question.create", body_of(page_request.form))
     except Abort as problem:
-        return await _again(visit, preview, problem)
+        return await _again(page_request, preview, problem)
     raise web.HTTPSeeOther(found.headers["Location"].removeprefix("/v1"))
 
 
-async def edit(visit: Visit) -> web.StreamResponse:
+async def edit(page_request: PageRequest) -> web.StreamResponse:
     """The form, filled in from the question."""
-    question = await question_of(visit)
+    question = await question_of(page_request)
     if question.trains:
-        return await plans.form(visit, plans.text_of_plan(question), question)
+        return await plans.form(page_request, plans.text_of_plan(question), question)
     survey = survey_of(question)
-    preview = await preview_of_survey(visit.admin, visit.who.person.id, survey)
-    return await _form(visit, fields_of(survey), preview, question)
+    preview = await preview_of_survey(page_request.admin, page_request.who.person.id, survey)
+    return await _form(page_request, fields_of(survey), preview, question)
 
 
-async def save(visit: Visit) -> web.StreamResponse:
+async def save(page_request: PageRequest) -> web.StreamResponse:
     """Save a new text of the question. If the button only previews, show the form again instead."""
-    question = await question_of(visit)
+    question = await question_of(page_request)
     if question.trains:
-        return await plans.sent(visit, question)
-    form, looks = _pressed(visit.form)
-    preview = await preview_of(visit.admin, visit.who.person.id, form)
+        return await plans.sent(page_request, question)
+    form, looks = _pressed(page_request.form)
+    preview = await preview_of(page_request.admin, page_request.who.person.id, form)
     if looks:
-        return await _form(visit, form, preview, question)
-    if (error := nameless(visit.form)) is not None:
-        return await _again(visit, preview, field_problem(error), question)
-    body = body_of(visit.form)
+        return await _form(page_request, form, preview, question)
+    if (error := nameless(page_request.form)) is not None:
+        return await _again(page_request, preview, field_problem(error), question)
+    body = body_of(page_request.form)
     try:
-        await visit.act("question.edit", body, f'"{visit.form.get("revision", "")}"')
+        await page_request.act("question.edit", body, f'"{page_request.form.get("revision", "")}"')
     except Abort as problem:
-        question = await question_of(visit)
+        question = await question_of(page_request)
         if problem.status != HTTPStatus.PRECONDITION_FAILED or question.text != text_of(Survey.from_body(body)):
-            return await _again(visit, preview, problem, question)  # else it is sent again, and was saved before
+            return await _again(page_request, preview, problem, question)  # else it is sent again, and was saved before
     raise web.HTTPSeeOther(f"/questions/{question.id}")
 
 
-async def looked(visit: Visit) -> web.StreamResponse:
+async def looked(page_request: PageRequest) -> web.StreamResponse:
     """The preview of the form's cost and accuracy, as a part of the page."""
-    return response(rendered("preview.html", preview=await preview_of(visit.admin, visit.who.person.id, visit.form)))
+    return response(
+        rendered(
+            "preview.html", preview=await preview_of(page_request.admin, page_request.who.person.id, page_request.form)
+        )
+    )
 
 
 def _pressed(form: Mapping[str, str]) -> tuple[Mapping[str, str], bool]:
@@ -120,15 +124,17 @@ def nameless(form: Mapping[str, str]) -> FieldError | None:
     return FieldError(first.field, first.reason, tuple(others))
 
 
-async def _again(visit: Visit, preview: Preview, problem: Abort, question: Question | None = None) -> web.Response:
+async def _again(
+    page_request: PageRequest, preview: Preview, problem: Abort, question: Question | None = None
+) -> web.Response:
     """The form as it was sent, with the refusal."""
     if problem.status in {401, 404}:
         raise problem
-    return await _form(visit, visit.form, preview, question, problem)
+    return await _form(page_request, page_request.form, preview, question, problem)
 
 
 async def _form(
-    visit: Visit,
+    page_request: PageRequest,
     said: Mapping[str, str],
     preview: Preview,
     question: Question | None = None,
@@ -139,7 +145,7 @@ async def _form(
     told = told_fields(problem)
     wrong = {one["field"]: one["reason"] for one in told}
     newer = problem is not None and problem.status == HTTPStatus.PRECONDITION_FAILED
-    return visit.show(
+    return page_request.show(
         "editor.html",
         status=200 if problem is None else problem.status,
         groups=GROUPS,
@@ -151,10 +157,10 @@ async def _form(
         problem=problem,
         preview=preview,
         question=question,
-        revision=revision if newer else visit.form.get("revision", revision),
+        revision=revision if newer else page_request.form.get("revision", revision),
         action="/questions/new" if question is None else f"/questions/{question.id}/edit",
         open={group.title for group in GROUPS if any(_stands_out(one, said, wrong) for one in group.fields)},
-        metrics=await known_metrics(visit.admin),
+        metrics=await known_metrics(page_request.admin),
     )
 
 

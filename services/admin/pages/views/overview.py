@@ -6,7 +6,7 @@ from aiohttp import web
 
 from services.admin.handlers.consent import changes_of
 from services.admin.handlers.questions import names_of
-from services.admin.pages.page_requests import Visit
+from services.admin.pages.page_requests import PageRequest
 from services.admin.pages.views.published import listed_of, running_of
 from services.admin.pages.views.questions import row_of
 from services.admin.people.people import Permission
@@ -17,9 +17,9 @@ from tacit.service.app import unready
 WAITING, RELEASES = 20, 6
 
 
-async def overview(visit: Visit) -> web.StreamResponse:
+async def overview(page_request: PageRequest) -> web.StreamResponse:
     """The overview, which is the dashboard's first page."""
-    admin, me = visit.admin, visit.who.person.id
+    admin, me = page_request.admin, page_request.who.person.id
     async with admin.store.read() as tx:
         counts = await tx.question_counts()
         states = (QuestionState.MISSED, QuestionState.SUBMITTED, QuestionState.APPROVED, QuestionState.DRAFT)
@@ -32,44 +32,44 @@ async def overview(visit: Visit) -> web.StreamResponse:
         if one.state is QuestionState.DRAFT and not mine:
             continue
         yours = {
-            QuestionState.SUBMITTED: visit.may(Permission.APPROVE) and not mine,
-            QuestionState.MISSED: visit.may(Permission.OPERATE),
-            QuestionState.APPROVED: visit.may(Permission.OPERATE) and not one.leaf,
-            QuestionState.DRAFT: visit.may(Permission.WRITE),
+            QuestionState.SUBMITTED: page_request.may(Permission.APPROVE) and not mine,
+            QuestionState.MISSED: page_request.may(Permission.OPERATE),
+            QuestionState.APPROVED: page_request.may(Permission.OPERATE) and not one.leaf,
+            QuestionState.DRAFT: page_request.may(Permission.WRITE),
         }[one.state]
         waiting.append({**row_of(one, names, admin.now), "yours": yours})
     found, trouble = await listed_of(admin)
     async with admin.store.read() as tx:
         own = await tx.questions_of([one.recipe for one in found[-RELEASES:]])
-    return visit.show(
+    return page_request.show(
         "overview.html",
         consent=changes,
         counts=[(state.value, counts.get(state, 0)) for state in QuestionState],
         waiting=sorted(waiting, key=lambda row: not row["yours"]),
-        troubles=await _troubles(visit, trouble if admin.collector is not None else ""),
-        running=await running_of(visit),
+        troubles=await _troubles(page_request, trouble if admin.collector is not None else ""),
+        running=await running_of(page_request),
         releases=list(reversed(found[-RELEASES:])),
         own=own,
     )
 
 
-async def _troubles(visit: Visit, trouble: str) -> list[str]:
+async def _troubles(page_request: PageRequest, trouble: str) -> list[str]:
     """Everything that prevents this service, the log or the collector from working, in words."""
-    found = unready(visit.request.app)
+    found = unready(page_request.request.app)
     try:
-        await visit.admin.log.live()
+        await page_request.admin.log.live()
     except Abort as problem:
         found.append(problem.words)
     return [*found, *([trouble] if trouble else [])]
 
 
-async def consent(visit: Visit) -> web.StreamResponse:
+async def consent(page_request: PageRequest) -> web.StreamResponse:
     """Consent to the change that the page showed."""
-    await visit.act("change.consent", {"digest": visit.form.get("digest", "")})
+    await page_request.act("change.consent", {"digest": page_request.form.get("digest", "")})
     raise web.HTTPSeeOther("/")
 
 
-async def refuse(visit: Visit) -> web.StreamResponse:
+async def refuse(page_request: PageRequest) -> web.StreamResponse:
     """Refuse the change, so that it is not made."""
-    await visit.act("change.refuse", {})
+    await page_request.act("change.refuse", {})
     raise web.HTTPSeeOther("/")

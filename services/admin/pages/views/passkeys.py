@@ -7,25 +7,25 @@ from typing import Any
 
 from aiohttp import web
 
-from services.admin.pages.page_requests import Visit
+from services.admin.pages.page_requests import PageRequest
 from tacit.errors import Abort, DecodeError
 
 
-async def listed(visit: Visit) -> web.StreamResponse:
+async def listed(page_request: PageRequest) -> web.StreamResponse:
     """The registered passkeys, and the form for one more."""
-    return await _page(visit)
+    return await _page(page_request)
 
 
-async def add(visit: Visit) -> web.StreamResponse:
+async def add(page_request: PageRequest) -> web.StreamResponse:
     """Register a passkey with an invitation."""
-    form = visit.form
+    form = page_request.form
     body = {name: form.get(name, "") for name in ("invitation", "label")}
     try:
-        await visit.act("passkey.add", {**body, "credential": answer_of(form.get("passkey", "")) or {}})
+        await page_request.act("passkey.add", {**body, "credential": answer_of(form.get("passkey", "")) or {}})
     except Abort as problem:
         if problem.status in {401, 404}:
             raise
-        return await _page(visit, problem)
+        return await _page(page_request, problem)
     raise web.HTTPSeeOther("/passkeys")
 
 
@@ -40,11 +40,11 @@ def answer_of(text: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
-    visit.admin.passkeys.require_on()
-    async with visit.admin.store.read() as tx:
-        found = await tx.passkeys(visit.who.person.id)
-    return visit.show(
+async def _page(page_request: PageRequest, problem: Abort | None = None) -> web.Response:
+    page_request.admin.passkeys.require_on()
+    async with page_request.admin.store.read() as tx:
+        found = await tx.passkeys(page_request.who.person.id)
+    return page_request.show(
         "passkeys.html", status=200 if problem is None else problem.status, problem=problem, found=found,
-        mode=visit.admin.passkeys.mode,
+        mode=page_request.admin.passkeys.mode,
     )  # fmt: skip

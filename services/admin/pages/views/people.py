@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from services.admin.pages.page_requests import Visit
+from services.admin.pages.page_requests import PageRequest
 from services.admin.people.people import PERMISSIONS, Permission, existing
 from services.admin.storage.records import ApiKey
 from tacit.codec import b64url
@@ -39,88 +39,92 @@ WAITS = HTTPStatus.ACCEPTED
 """The status of an act that waits for a second administrator; the overview then shows it."""
 
 
-async def listed(visit: Visit) -> web.StreamResponse:
+async def listed(page_request: PageRequest) -> web.StreamResponse:
     """The list of people, and the form for one more."""
-    return await _list(visit)
+    return await _list(page_request)
 
 
-async def add(visit: Visit) -> web.StreamResponse:
+async def add(page_request: PageRequest) -> web.StreamResponse:
     """Add a person with the values of the form."""
-    body = {name: visit.form[name] for name in ("name", "role", "password", "key_sha256") if visit.form.get(name)}
+    body = {
+        name: page_request.form[name]
+        for name in ("name", "role", "password", "key_sha256")
+        if page_request.form.get(name)
+    }
     try:
-        found = await visit.act("person.add", body)
+        found = await page_request.act("person.add", body)
     except Abort as problem:
-        return await _list(visit, _kept(problem, NEW))
+        return await _list(page_request, _kept(problem, NEW))
     if found.status == WAITS:
         raise web.HTTPSeeOther("/")
     raise web.HTTPSeeOther(found.headers["Location"].removeprefix("/v1"))
 
 
-async def shown(visit: Visit) -> web.StreamResponse:
+async def shown(page_request: PageRequest) -> web.StreamResponse:
     """One person, with the person's keys."""
-    return await _person(visit)
+    return await _person(page_request)
 
 
-async def change(visit: Visit) -> web.StreamResponse:
+async def change(page_request: PageRequest) -> web.StreamResponse:
     """Change a person's role or password, or whether they may sign in."""
-    form = visit.form
+    form = page_request.form
     body: dict[str, object] = {name: form[name] for name in ("role", "password") if form.get(name)}
     if form.get("disabled") in {"yes", "no"}:
         body["disabled"] = form["disabled"] == "yes"
     try:
-        found = await visit.act("person.change", body)
+        found = await page_request.act("person.change", body)
     except Abort as problem:
-        return await _person(visit, _kept(problem, KNOWN))
+        return await _person(page_request, _kept(problem, KNOWN))
     if found.status == WAITS:
         raise web.HTTPSeeOther("/")
-    raise web.HTTPSeeOther(f"/people/{visit.part('id')}")
+    raise web.HTTPSeeOther(f"/people/{page_request.part('id')}")
 
 
-async def give_key(visit: Visit) -> web.StreamResponse:
+async def give_key(page_request: PageRequest) -> web.StreamResponse:
     """Give a person a new key. Its text is shown only on the page that answers."""
-    body: dict[str, object] = {"label": visit.form.get("label", "")}
+    body: dict[str, object] = {"label": page_request.form.get("label", "")}
     try:
-        if digest := visit.form.get("sha256", ""):
+        if digest := page_request.form.get("sha256", ""):
             body["sha256"] = digest
-        if until := visit.form.get("expires", ""):
+        if until := page_request.form.get("expires", ""):
             body["expires"] = _day(until)
-        found = await visit.act("key.give", body)
+        found = await page_request.act("key.give", body)
     except Abort as problem:
-        return await _person(visit, _kept(problem, KNOWN))
+        return await _person(page_request, _kept(problem, KNOWN))
     if found.status == WAITS:
         raise web.HTTPSeeOther("/")
     if not isinstance(found.body, bytes):
         raise TypeError("the answer with a new key has no body")
-    return await _person(visit, new_key=json.loads(found.body)["key"] or "")
+    return await _person(page_request, new_key=json.loads(found.body)["key"] or "")
 
 
-async def take_key(visit: Visit) -> web.StreamResponse:
+async def take_key(page_request: PageRequest) -> web.StreamResponse:
     """Revoke a person's API key."""
-    await visit.act("key.take")
-    raise web.HTTPSeeOther(f"/people/{visit.part('id')}")
+    await page_request.act("key.take")
+    raise web.HTTPSeeOther(f"/people/{page_request.part('id')}")
 
 
-async def invite(visit: Visit) -> web.StreamResponse:
+async def invite(page_request: PageRequest) -> web.StreamResponse:
     """Make an invitation. Its text is shown only on the page that answers."""
     try:
-        found = await visit.act("person.invite", {})
+        found = await page_request.act("person.invite", {})
     except Abort as problem:
-        return await _person(visit, _kept(problem, KNOWN))
+        return await _person(page_request, _kept(problem, KNOWN))
     if not isinstance(found.body, bytes):
         raise TypeError("the answer with an invitation has no body")
-    return await _person(visit, invitation=json.loads(found.body))
+    return await _person(page_request, invitation=json.loads(found.body))
 
 
-async def unbind(visit: Visit) -> web.StreamResponse:
+async def unbind(page_request: PageRequest) -> web.StreamResponse:
     """Unbind the account of the provider."""
-    await visit.act("person.unbind")
-    raise web.HTTPSeeOther(f"/people/{visit.part('id')}")
+    await page_request.act("person.unbind")
+    raise web.HTTPSeeOther(f"/people/{page_request.part('id')}")
 
 
-async def take_passkey(visit: Visit) -> web.StreamResponse:
+async def take_passkey(page_request: PageRequest) -> web.StreamResponse:
     """Revoke a person's passkey."""
-    await visit.act("passkey.take")
-    raise web.HTTPSeeOther(f"/people/{visit.part('id')}")
+    await page_request.act("passkey.take")
+    raise web.HTTPSeeOther(f"/people/{page_request.part('id')}")
 
 
 def _day(text: str) -> int:
@@ -142,16 +146,16 @@ def _kept(problem: Abort, labels: Mapping[str, str]) -> Abort:
     return Abort(problem.type, words, status=problem.status, title="This cannot be used.")
 
 
-async def _list(visit: Visit, problem: Abort | None = None) -> web.Response:
-    after = visit.cursor()
-    async with visit.admin.store.read() as tx:
+async def _list(page_request: PageRequest, problem: Abort | None = None) -> web.Response:
+    after = page_request.cursor()
+    async with page_request.admin.store.read() as tx:
         found = await tx.people(after, DEFAULT_LIMIT + 1)
         keys = {one.id: await tx.keys(one.id) for one in found[:DEFAULT_LIMIT]}
-        rule = await visit.admin.consent.rule(tx)
+        rule = await page_request.admin.consent.rule(tx)
     rows = [
         {"person": one, "keys": len(keys[one.id]), "ends": _next_end(keys[one.id])} for one in found[:DEFAULT_LIMIT]
     ]
-    return visit.show(
+    return page_request.show(
         "people.html",
         status=200 if problem is None else problem.status,
         problem=problem,
@@ -160,7 +164,7 @@ async def _list(visit: Visit, problem: Abort | None = None) -> web.Response:
         first=not after,
         roles=_roles(),
         rule=rule,
-        given=visit.form,
+        given=page_request.form,
         labels=NEW,
     )
 
@@ -179,14 +183,14 @@ def _roles() -> list[tuple[str, str]]:
 
 
 async def _person(
-    visit: Visit, problem: Abort | None = None, new_key: str = "", invitation: Any = None
+    page_request: PageRequest, problem: Abort | None = None, new_key: str = "", invitation: Any = None
 ) -> web.Response:
-    async with visit.admin.store.read() as tx:
-        person = await existing(tx, visit.part("id"))
+    async with page_request.admin.store.read() as tx:
+        person = await existing(tx, page_request.part("id"))
         keys = await tx.keys(person.id)
         passkeys = await tx.passkeys(person.id)
-        rule = await visit.admin.consent.rule(tx)
-    return visit.show(
+        rule = await page_request.admin.consent.rule(tx)
+    return page_request.show(
         "person.html",
         status=200 if problem is None else problem.status,
         problem=problem,
@@ -194,7 +198,7 @@ async def _person(
         keys=keys,
         new_key=new_key,
         invitation=invitation,
-        provider=visit.admin.config.openid,
+        provider=page_request.admin.config.openid,
         passkeys=[(b64url(one.id), one) for one in passkeys],
         roles=_roles(),
         rule=rule,

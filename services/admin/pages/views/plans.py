@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from services.admin.pages.page_requests import Visit, question_of
+from services.admin.pages.page_requests import PageRequest, question_of
 from services.admin.pages.run_facts import forecast_facts, plan_facts
 from services.admin.pages.survey_labels import told_members
 from services.admin.questions.questions import field_problem, text_of
@@ -21,44 +21,44 @@ from tacit.tlog.canonical import parse_json
 WHAT = "plan"
 
 
-async def new(visit: Visit) -> web.StreamResponse:
+async def new(page_request: PageRequest) -> web.StreamResponse:
     """The form for a plan that is to be written."""
-    return await form(visit, "")
+    return await form(page_request, "")
 
 
-async def create(visit: Visit) -> web.StreamResponse:
+async def create(page_request: PageRequest) -> web.StreamResponse:
     """Make a draft of the plan. If the button only previews, show what it costs instead."""
-    return await sent(visit, None)
+    return await sent(page_request, None)
 
 
-async def sent(visit: Visit, question: Question | None) -> web.StreamResponse:
+async def sent(page_request: PageRequest, question: Question | None) -> web.StreamResponse:
     """Save the plan that was sent, of a new question or of this one; or show what it costs."""
-    text = visit.form.get(WHAT, "")
+    text = page_request.form.get(WHAT, "")
     try:
         body = _body(text)
-        if visit.form.get("do") == "look":
-            return await form(visit, text, question, forecast=await _forecast(visit, body))
+        if page_request.form.get("do") == "look":
+            return await form(page_request, text, question, forecast=await _forecast(page_request, body))
         if question is None:
-            found = await visit.act("plan.create", body)
+            found = await page_request.act("plan.create", body)
             place = found.headers["Location"].removeprefix("/v1")
         else:
-            await visit.act("plan.edit", body, f'"{visit.form.get("revision", "")}"')
+            await page_request.act("plan.edit", body, f'"{page_request.form.get("revision", "")}"')
             place = f"/questions/{question.id}"
     except (Abort, DecodeError, UsageError) as error:
-        problem = _problem(visit, error)
+        problem = _problem(page_request, error)
         if problem.status in {401, 404}:
             raise problem from error
         if question is not None:
-            question = await question_of(visit)
+            question = await question_of(page_request)
         newer = problem.status == HTTPStatus.PRECONDITION_FAILED
         if question is None or not newer or question.text != text_of(Plan.from_body(body)):
-            return await form(visit, text, question, problem)
+            return await form(page_request, text, question, problem)
         place = f"/questions/{question.id}"  # it is sent again, and was saved before
     raise web.HTTPSeeOther(place)
 
 
 async def form(
-    visit: Visit,
+    page_request: PageRequest,
     text: str,
     question: Question | None = None,
     problem: Abort | None = None,
@@ -67,7 +67,7 @@ async def form(
     """The form with this text, of a new question or of one that is edited, with a refusal or a forecast."""
     newer = problem is not None and problem.status == HTTPStatus.PRECONDITION_FAILED
     revision = "" if question is None else str(question.revision)
-    return visit.show(
+    return page_request.show(
         "plan.html",
         status=200 if problem is None else problem.status,
         text=text,
@@ -75,10 +75,10 @@ async def form(
         told=told_members(problem),
         newer=newer,
         question=question,
-        revision=revision if newer else visit.form.get("revision", revision),
+        revision=revision if newer else page_request.form.get("revision", revision),
         action="/plans/new" if question is None else f"/questions/{question.id}/edit",
         forecast=forecast,
-        most=visit.admin.config.max_body,
+        most=page_request.admin.config.max_body,
     )
 
 
@@ -87,11 +87,11 @@ def text_of_plan(question: Question) -> str:
     return json.dumps(json.loads(question.text), indent=2, ensure_ascii=False)
 
 
-async def _forecast(visit: Visit, body: dict[str, Any]) -> dict[str, Any]:
+async def _forecast(page_request: PageRequest, body: dict[str, Any]) -> dict[str, Any]:
     """What the plan would cost: its claim, and pairs of a label and a value. It reads the plan as saving does."""
     plan = Plan.from_body(body)
-    visit.admin.publishing.require_run(plan)
-    found = (await visit.admin.planner.forecast(visit.who.person.id, plan))["forecast"]
+    page_request.admin.publishing.require_run(plan)
+    found = (await page_request.admin.planner.forecast(page_request.who.person.id, plan))["forecast"]
     return {"epsilon": found["epsilon"], "delta": found["delta"], "facts": plan_facts(plan) + forecast_facts(found)}
 
 
@@ -103,5 +103,5 @@ def _body(text: str) -> dict[str, Any]:
     return found
 
 
-def _problem(visit: Visit, error: Abort | DecodeError | UsageError) -> Abort:
-    return field_problem(error) if isinstance(error, UsageError) else abort_of(visit.request.app, error)
+def _problem(page_request: PageRequest, error: Abort | DecodeError | UsageError) -> Abort:
+    return field_problem(error) if isinstance(error, UsageError) else abort_of(page_request.request.app, error)

@@ -12,7 +12,7 @@ from services.admin.api.calls import Admin
 from services.admin.handlers.recipes import document_of
 from services.admin.pages.charts import Fill, answers, over_time
 from services.admin.pages.claims import continued
-from services.admin.pages.page_requests import Visit
+from services.admin.pages.page_requests import PageRequest
 from services.admin.pages.survey_labels import plain
 from services.admin.questions.releases import Release
 from tacit.errors import Abort
@@ -29,17 +29,17 @@ SHOWN, POINTS = 20, 60
 """How many names one page shows, and how many releases of each name."""
 
 
-async def results(visit: Visit) -> web.StreamResponse:
+async def results(page_request: PageRequest) -> web.StreamResponse:
     """The releases by name, the newest first: the newest release of a name in full, and all its releases over time."""
-    after = visit.cursor()
-    listed, trouble = await listed_of(visit.admin)
+    after = page_request.cursor()
+    listed, trouble = await listed_of(page_request.admin)
     groups = sorted(by_answers(listed), key=lambda several: several[-1].place, reverse=True)
     more, groups = len(groups) > after + SHOWN, groups[after : after + SHOWN]
-    async with visit.admin.store.read() as tx:
+    async with page_request.admin.store.read() as tx:
         own = await tx.questions_of(sorted({several[-1].recipe for several in groups}))
     shown = []
     for several in groups:
-        documents = await visit.admin.own_releases.documents(several[-POINTS:])
+        documents = await page_request.admin.own_releases.documents(several[-POINTS:])
         shown.append(
             {
                 "release": release_row(documents[-1], own.get(several[-1].recipe)),
@@ -48,7 +48,7 @@ async def results(visit: Visit) -> web.StreamResponse:
             }
         )
     following = after + SHOWN if more else None
-    return visit.show("results.html", groups=shown, trouble=trouble, following=following, first=not after)
+    return page_request.show("results.html", groups=shown, trouble=trouble, following=following, first=not after)
 
 
 async def listed_of(admin: Admin, recipe_hash: str | None = None) -> tuple[Sequence[Release], str]:
@@ -108,10 +108,10 @@ def by_answers(found: Iterable[Release], *, by_name: bool = True) -> list[list[R
     return list(groups.values())
 
 
-async def running_of(visit: Visit) -> list[dict[str, Any]]:
+async def running_of(page_request: PageRequest) -> list[dict[str, Any]]:
     """This organisation's newest recipes in the log with their yields, whether or not they were published here, except
     those whose question has ended. While the log cannot be read, only those that were published here."""
-    admin = visit.admin
+    admin = page_request.admin
     async with admin.store.read() as tx:
         hashes = list(await tx.newest_published(RUNNING))
     if (others := await _by_command(admin, hashes)) is not None:

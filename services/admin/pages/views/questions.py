@@ -11,7 +11,7 @@ from aiohttp import web
 from services.admin.base.problems import Problem, refuse
 from services.admin.handlers.questions import names_of
 from services.admin.pages.claims import claim_rows
-from services.admin.pages.page_requests import Visit
+from services.admin.pages.page_requests import PageRequest
 from services.admin.pages.preview import Preview, judged
 from services.admin.pages.run_facts import forecast_facts, plan_facts
 from services.admin.pages.survey_fields import CHOICES_OF, FIELDS, fields_of
@@ -41,19 +41,19 @@ SUBMITTED, APPROVED = "question.submit", "question.approve"
 ACTS: Final = ("submit", "approve", "publish", "collect", "end", "delete", "signature")
 
 
-async def listed(visit: Visit) -> web.StreamResponse:
+async def listed(page_request: PageRequest) -> web.StreamResponse:
     """A page of questions in one state or in all, in the order in which they were written."""
-    stated = visit.request.query.get("state", "")
+    stated = page_request.request.query.get("state", "")
     if stated and stated not in set(QuestionState):
         raise DecodeError(f"state must be one of {', '.join(QuestionState)}")
-    after = visit.cursor()
-    async with visit.admin.store.read() as tx:
+    after = page_request.cursor()
+    async with page_request.admin.store.read() as tx:
         found = await tx.questions(after, DEFAULT_LIMIT + 1, QuestionState(stated) if stated else None)
         names = await names_of(tx, found)
         counts = await tx.question_counts()
-    page = [row_of(one, names, visit.admin.now) for one in found[:DEFAULT_LIMIT]]
+    page = [row_of(one, names, page_request.admin.now) for one in found[:DEFAULT_LIMIT]]
     following = found[DEFAULT_LIMIT - 1].number if len(found) > DEFAULT_LIMIT else None
-    return visit.show(
+    return page_request.show(
         "questions.html", rows=page, following=following, first=not after, chosen=stated,
         states=[(state.value, counts.get(state, 0)) for state in QuestionState],
     )  # fmt: skip
@@ -91,37 +91,37 @@ def waits_for(question: Question) -> str:
     return ""
 
 
-async def shown(visit: Visit) -> web.StreamResponse:
+async def shown(page_request: PageRequest) -> web.StreamResponse:
     """Render the page of the question whose id is in the path."""
-    return await _page(visit)
+    return await _page(page_request)
 
 
-async def act(visit: Visit) -> web.StreamResponse:
+async def act(page_request: PageRequest) -> web.StreamResponse:
     """Carry out the act of a button; a refusal is shown on the same page."""
-    what, question = visit.part("act"), visit.part("id")
+    what, question = page_request.part("act"), page_request.part("id")
     if what not in ACTS:
         raise web.HTTPNotFound
-    tag = f'"{revision}"' if (revision := visit.form.get("revision", "")) else ""
+    tag = f'"{revision}"' if (revision := page_request.form.get("revision", "")) else ""
     try:
         if what == "signature":
-            await visit.act("question.sign", {"leaf": _leaf(visit.form.get("leaf", ""))})
+            await page_request.act("question.sign", {"leaf": _leaf(page_request.form.get("leaf", ""))})
         elif what == "collect":
-            await _collect(visit)
+            await _collect(page_request)
         else:
-            shown = answer_of(visit.form.get("passkey", ""))
-            await visit.act(f"question.{what}", {} if shown is None else {"assertion": shown}, tag)
+            shown = answer_of(page_request.form.get("passkey", ""))
+            await page_request.act(f"question.{what}", {} if shown is None else {"assertion": shown}, tag)
     except Abort as problem:
         if problem.status in {401, 404}:
             raise
-        return await _page(visit, problem)
+        return await _page(page_request, problem)
     raise web.HTTPSeeOther("/questions" if what == "delete" else f"/questions/{question}")
 
 
-async def _collect(visit: Visit) -> None:
+async def _collect(page_request: PageRequest) -> None:
     """Ask for the batch of the question's recipe."""
-    async with visit.admin.store.read() as tx:
-        question = await visit.admin.questions.at(tx, visit.part("id"), None)
-    await visit.act("collection.ask", {"recipe": question.recipe_hash})
+    async with page_request.admin.store.read() as tx:
+        question = await page_request.admin.questions.at(tx, page_request.part("id"), None)
+    await page_request.act("collection.ask", {"recipe": question.recipe_hash})
 
 
 def _leaf(text: str) -> Any:
@@ -131,13 +131,13 @@ def _leaf(text: str) -> Any:
         raise refuse(Problem.USAGE, "paste the file that `tacit recipe sign` wrote") from error
 
 
-async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
-    admin = visit.admin
+async def _page(page_request: PageRequest, problem: Abort | None = None) -> web.Response:
+    admin = page_request.admin
     async with admin.store.read() as tx:
-        question = await admin.questions.at(tx, visit.part("id"), None)
+        question = await admin.questions.at(tx, page_request.part("id"), None)
         acts = [row.act for row in await tx.done_to(question.id, (SUBMITTED, APPROVED), ROUNDS)]
         names = await names_of(tx, [question], {one.who for one in acts})
-        by_passkey = ["approve", "publish"] if await admin.passkeys.needed(tx, visit.who.person) else []
+        by_passkey = ["approve", "publish"] if await admin.passkeys.needed(tx, page_request.who.person) else []
     if not admin.config.passkeys_publish:
         by_passkey = by_passkey[:1]
     asked = asked_of(question)
@@ -148,8 +148,8 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
     found, trouble = await releases_of(admin, question.recipe_hash) if published else ([], "")
     preview = Preview()
     if fixed is None and question.state is not QuestionState.ENDED:
-        preview = await judged(admin, visit.who.person.id, asked, preview)
-    return visit.show(
+        preview = await judged(admin, page_request.who.person.id, asked, preview)
+    return page_request.show(
         "question.html", status=200 if problem is None else problem.status, problem=problem,
         told=told_members(problem) if question.trains else told_fields(problem),
         question=question,
@@ -161,12 +161,12 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
         becomes=series,
         searches=question.becomes_series and not question.trains,
         trains=question.trains,
-        forecast=await _forecast(visit, asked),
+        forecast=await _forecast(page_request, asked),
         steps=_steps(question, names, fixed, admin.now, found, acts),
         rounds=_rounds(acts, names),
-        buttons=_buttons(visit, question),
+        buttons=_buttons(page_request, question),
         by_passkey=by_passkey,
-        own=visit.who.person.id in question.authors,
+        own=page_request.who.person.id in question.authors,
         recipe=recipe, body=recipe_document(question), canonical=question.recipe.decode(),
         published=published,
         ended=fixed is not None and fixed.interval.end <= admin.now,
@@ -185,21 +185,21 @@ def _claims(fixed: Recipe | Series | None) -> list[dict[str, Any]]:
     return [] if fixed is None else claim_rows(fixed)
 
 
-async def _forecast(visit: Visit, asked: Asked) -> list[tuple[str, str]]:
+async def _forecast(page_request: PageRequest, asked: Asked) -> list[tuple[str, str]]:
     """What a training run costs, as pairs of a label and a value; empty for other questions, and while it is
     unknown."""
     if not isinstance(asked, Plan):
         return []
     try:
-        found = await visit.admin.planner.forecast(visit.who.person.id, asked)
+        found = await page_request.admin.planner.forecast(page_request.who.person.id, asked)
     except (Abort, UsageError):
         return []
     return forecast_facts(found["forecast"])
 
 
-def _buttons(visit: Visit, question: Question) -> dict[str, bool]:
+def _buttons(page_request: PageRequest, question: Question) -> dict[str, bool]:
     """The acts, each with whether the question's state and the visitor's role allow it."""
-    state, write, operate = question.state, visit.may(Permission.WRITE), visit.may(Permission.OPERATE)
+    state, write, operate = question.state, page_request.may(Permission.WRITE), page_request.may(Permission.OPERATE)
     free = not question.leaf
     return {
         "edit": write
@@ -208,12 +208,12 @@ def _buttons(visit: Visit, question: Question) -> dict[str, bool]:
         and state not in {QuestionState.PUBLISHED, QuestionState.ENDED},
         "submit": write and state is QuestionState.DRAFT,
         "delete": write and state is QuestionState.DRAFT,
-        "approve": visit.may(Permission.APPROVE) and state is QuestionState.SUBMITTED,
+        "approve": page_request.may(Permission.APPROVE) and state is QuestionState.SUBMITTED,
         "publish": operate and state in {QuestionState.APPROVED, QuestionState.MISSED},
         "signature": operate and state is QuestionState.APPROVED and bool(question.recipe) and free,
         "collect": operate
         and state is QuestionState.PUBLISHED
-        and visit.admin.collector is not None
+        and page_request.admin.collector is not None
         and not question.becomes_series,
         "end": operate and state in {QuestionState.PUBLISHED, QuestionState.MISSED},
     }

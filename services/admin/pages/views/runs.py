@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from services.admin.pages.page_requests import Visit
+from services.admin.pages.page_requests import PageRequest
 from services.admin.pages.run_facts import plan_facts
 from services.admin.questions.questions import plan_of
 from services.admin.storage.records import QuestionState
 from tacit.logview.live import LiveLog
 
 
-async def run_of(visit: Visit, live: LiveLog, series_hash: str, rounds: Sequence[int]) -> dict[str, Any]:
+async def run_of(page_request: PageRequest, live: LiveLog, series_hash: str, rounds: Sequence[int]) -> dict[str, Any]:
     """The run with this series, for the template, with epsilon of the first of ``rounds`` so far as it is known."""
-    admin = visit.admin
+    admin = page_request.admin
     async with admin.store.read() as tx:
         question = await tx.question_of_series(series_hash)
     carried = admin.runs.of(series_hash)

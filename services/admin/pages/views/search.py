@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from services.admin.base.problems import Problem
-from services.admin.pages.page_requests import Visit
+from services.admin.pages.page_requests import PageRequest
 from services.admin.pages.views.questions import waits_for
 from services.admin.questions.rounds import Search, search_at
 from tacit.errors import Abort, UsageError
@@ -19,18 +19,18 @@ SHOWN = 24
 """How many prefixes of a round have a place in the table."""
 
 
-async def search_of(visit: Visit, live: LiveLog, series_hash: str) -> dict[str, Any] | None:
+async def search_of(page_request: PageRequest, live: LiveLog, series_hash: str) -> dict[str, Any] | None:
     """Where the search is, for the template; None for a series that searches for nothing, or whose releases are not
     those of its rounds, and while the collector cannot be asked."""
     try:
-        search = await search_at(live, visit.admin.releases, series_hash)
+        search = await search_at(live, page_request.admin.releases, series_hash)
     except UsageError:
         return None
     except Abort as problem:
         if problem.type == Problem.NOT_FOUND.uri:
             raise
         return None
-    return {"rounds": _rounds(search.found), "next": await _next(visit, search), **_ranking(search.found)}
+    return {"rounds": _rounds(search.found), "next": await _next(page_request, search), **_ranking(search.found)}
 
 
 def _rounds(found: Progress) -> list[dict[str, Any]]:
@@ -46,16 +46,16 @@ def _rounds(found: Progress) -> list[dict[str, Any]]:
     ]
 
 
-async def _next(visit: Visit, search: Search) -> dict[str, Any] | None:
+async def _next(page_request: PageRequest, search: Search) -> dict[str, Any] | None:
     """The next round: its number, the candidates that it would have, the question that is its draft (None: nobody has
     drafted it), and why it cannot be drafted now. None once the search is over."""
-    found, own = search.found, visit.admin.questions.has_analyst(search.series.probe.parties)
+    found, own = search.found, page_request.admin.questions.has_analyst(search.series.probe.parties)
     if found.ranked is not None:
         return None
     index = found.published if found.following is not None else found.published - 1
-    async with visit.admin.store.read() as tx:
+    async with page_request.admin.store.read() as tx:
         question = await tx.question_of_round(search.series.hash_text, index)
-    why = search.waits_for(visit.admin.now)
+    why = search.waits_for(page_request.admin.now)
     operator = search.series.probe.parties.analyst.operator
     return {
         "round": min(found.published + 1, search.series.rounds),

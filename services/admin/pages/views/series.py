@@ -7,7 +7,7 @@ from aiohttp import web
 from services.admin.base.problems import Problem
 from services.admin.handlers.series import document_of, page_of
 from services.admin.pages.charts import over_time
-from services.admin.pages.page_requests import Visit
+from services.admin.pages.page_requests import PageRequest
 from services.admin.pages.views.published import POINTS, by_answers, listed_of, unit_of
 from services.admin.pages.views.runs import run_of
 from services.admin.pages.views.search import search_of
@@ -23,49 +23,49 @@ ANSWERS = 6
 """How many answers have a column in the table."""
 
 
-async def listed(visit: Visit) -> web.StreamResponse:
+async def listed(page_request: PageRequest) -> web.StreamResponse:
     """A page of the log's series."""
-    after = visit.cursor()
-    page = page_of(await visit.admin.followed_log.live(), after, DEFAULT_LIMIT)
-    return visit.show("series.html", series=page.series, following=page.next, first=not after)
+    after = page_request.cursor()
+    page = page_of(await page_request.admin.followed_log.live(), after, DEFAULT_LIMIT)
+    return page_request.show("series.html", series=page.series, following=page.next, first=not after)
 
 
-async def draft(visit: Visit) -> web.StreamResponse:
+async def draft(page_request: PageRequest) -> web.StreamResponse:
     """Draft the next round, and open its question; if somebody has drafted it before, open that one."""
     try:
-        found = await visit.act("round.create", {})
+        found = await page_request.act("round.create", {})
     except Abort as problem:
         if problem.type == Problem.ROUND_DRAFTED.uri:
             raise web.HTTPSeeOther(f"/questions/{problem.extensions['question']}") from problem
         if problem.status in {401, 404}:
             raise
-        return await _page(visit, problem)
+        return await _page(page_request, problem)
     raise web.HTTPSeeOther(found.headers["Location"].removeprefix("/v1"))
 
 
-async def end(visit: Visit) -> web.StreamResponse:
+async def end(page_request: PageRequest) -> web.StreamResponse:
     """End the series, and show its page again."""
     try:
-        await visit.act("series.end", {})
+        await page_request.act("series.end", {})
     except Abort as problem:
         if problem.status in {401, 404}:
             raise
-        return await _page(visit, problem)
-    raise web.HTTPSeeOther(f"/series/{visit.part('hash')}")
+        return await _page(page_request, problem)
+    raise web.HTTPSeeOther(f"/series/{page_request.part('hash')}")
 
 
-async def shown(visit: Visit) -> web.StreamResponse:
+async def shown(page_request: PageRequest) -> web.StreamResponse:
     """Render the page of the series whose hash is in the path."""
-    return await _page(visit)
+    return await _page(page_request)
 
 
-async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
+async def _page(page_request: PageRequest, problem: Abort | None = None) -> web.Response:
     """One series: its releases over time with their intervals, and a table of its newest rounds."""
-    live = await visit.admin.followed_log.live()
-    series = document_of(live, visit.part("hash"))
+    live = await page_request.admin.followed_log.live()
+    series = document_of(live, page_request.part("hash"))
     newest = series.published[-POINTS:]
     recipes = {item.recipe.hash_text: item for item in live.recipes}
-    found, trouble = await listed_of(visit.admin)
+    found, trouble = await listed_of(page_request.admin)
     rounds = {one.recipe for one in series.published}
     releases = sorted((one for one in found if one.recipe in rounds and one.answers), key=lambda one: one.start)
     last = {one.recipe: one for one in releases}
@@ -74,8 +74,8 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
     wanted = {one.place: one for one in (*tabled, *(one for several in groups for one in several))}
     documents = {}
     if wanted:
-        documents = dict(zip(wanted, await visit.admin.own_releases.documents([*wanted.values()]), strict=True))
-    async with visit.admin.store.read() as tx:
+        documents = dict(zip(wanted, await page_request.admin.own_releases.documents([*wanted.values()]), strict=True))
+    async with page_request.admin.store.read() as tx:
         own = await tx.questions_of([one.recipe for one in newest])
     rows = [
         {
@@ -88,32 +88,32 @@ async def _page(visit: Visit, problem: Abort | None = None) -> web.Response:
         }
         for one in reversed(newest)
     ]
-    search = await search_of(visit, live, series.hash)
+    search = await search_of(page_request, live, series.hash)
     trains = series.series["template"]["question"]["encoder"]["kind"] == "update"
-    run = await run_of(visit, live, series.hash, [one.index + 1 for one in newest]) if trains else None
+    run = await run_of(page_request, live, series.hash, [one.index + 1 for one in newest]) if trains else None
     drawn = []
     alike = zip(groups, by_answers(releases, by_name=False), strict=True)
     # rounds of a search ask of other prefixes each, and entries of updates mean nothing to a reader
     for several, whole in () if search is not None or trains else alike:
         points = [documents[one.place] for one in several]
         drawn.append({"unit": unit_of(points[-1]), "count": len(whole), "charts": over_time(points)})
-    return visit.show(
+    return page_request.show(
         "one_series.html", status=200 if problem is None else problem.status, problem=problem, series=series,
         rows=rows, drawn=drawn, trouble=trouble, answers=ANSWERS,
         released=len(last), search=search, trains=trains, run=run,
-        can_end=_can_end(visit, live, series.hash),
+        can_end=_can_end(page_request, live, series.hash),
     )  # fmt: skip
 
 
-def _can_end(visit: Visit, live: LiveLog, series_hash: str) -> bool:
+def _can_end(page_request: PageRequest, live: LiveLog, series_hash: str) -> bool:
     """Whether the visitor may end the series here: it goes on, and is this organisation's, whose key is here."""
     found = next(one for one in live.series if one.series.hash_text == series_hash)
     key, goes_on = (
-        visit.admin.publishing.signs_with,
-        found.ended is None and found.series.interval.end > visit.admin.now,
+        page_request.admin.publishing.signs_with,
+        found.ended is None and found.series.interval.end > page_request.admin.now,
     )
     own = key is not None and b64url(key) == found.series.probe.parties.analyst.signing_key
-    return visit.may("operate") and goes_on and own
+    return page_request.may("operate") and goes_on and own
 
 
 def _model_of(recipe: Recipe) -> str | None:

@@ -14,13 +14,13 @@ from services.shuffler.store import ShufflerStore
 from tacit import media_types
 from tacit.aggregator.batch_yield import LOOKS, Look, look_document
 from tacit.aggregator.parties import PartyTable
-from tacit.aggregator.yield_looks import Fillings, looks_due
+from tacit.aggregator.yield_looks import YieldLooks, looks_due
 from tacit.answers import retry_after
 from tacit.backoff import LONGEST_PAUSE, Backoff
 from tacit.errors import Abort
 from tacit.ports import TransportError
 from tacit.roles.analyzer import AnalyzerParty
-from tacit.service.app import Deps
+from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 from tacit.service.http.live_tokens import ShownToken
 from tacit.task.onward import Onward
@@ -28,18 +28,18 @@ from tacit.task.onward import Onward
 PAUSES = Backoff(5.0, LONGEST_PAUSE)
 
 
-class Telling:
+class YieldReporter:
     """Tells each look once it is due."""
 
     def __init__(
         self,
         store: ShufflerStore,
         parties: PartyTable[AnalyzerParty],
-        deps: Deps,
+        deps: ServiceEnv,
         tokens: Mapping[str, ShownToken],
     ) -> None:
         """``tokens``: what is shown to each receiver, by its role."""
-        self._fillings = Fillings(store, deps.clock, deps.entropy)
+        self._yield_looks = YieldLooks(store, deps.clock, deps.entropy)
         self._parties = parties
         self._deps = deps
         self._tokens = tokens
@@ -60,7 +60,7 @@ class Telling:
             if now < self._again.get(task.task_id, (0, 0.0))[1]:
                 continue
             try:
-                looks = (await self._fillings.of(party)).looks
+                looks = (await self._yield_looks.of(party)).looks
             except Abort:  # the recipe has ended, or its B is above what looks are given for
                 self._told[task.task_id] = LOOKS
                 continue
