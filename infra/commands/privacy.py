@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from typing import Annotated, Any
 
@@ -10,7 +11,6 @@ import typer
 from infra.commands import privacy_parameters as given_by
 from infra.commands.privacy_budget import ledger, plan_command
 from infra.commands.privacy_parameters import flag
-from infra.commands.shuffle_check import shuffle_check
 from infra.stacks.command_options import AsJson
 from infra.views.terminal import answers, plain_table, print_json
 from tacit.accounting.accountants import require_library
@@ -19,6 +19,7 @@ from tacit.accounting.device_mechanisms import Quantities
 from tacit.accounting.events import Relation
 from tacit.accounting.examples import EXAMPLES, rows
 from tacit.accounting.mechanisms import MECHANISMS, MechanismEntry, entry_of, explain, relation_of
+from tacit.extras import LABORATORY, missing_laboratory
 
 WIDTH = 110
 app = typer.Typer(help="Account for privacy: mechanisms, worked examples, budgets.", no_args_is_help=True)
@@ -43,7 +44,14 @@ def _nothing_in_common() -> None:
 
 app.command("ledger")(ledger)
 app.command("plan")(plan_command)
-app.command("shuffle-check")(shuffle_check)
+try:
+    app.command("shuffle-check")(importlib.import_module(f"{LABORATORY}.commands.shuffle_check").shuffle_check)
+except ModuleNotFoundError:
+
+    @app.command("shuffle-check", context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+    def _lacking() -> None:
+        """Compute exactly what one message for each user tells, alone and shuffled with those of others."""
+        raise missing_laboratory("tacit privacy shuffle-check")
 
 
 @app.command("examples")

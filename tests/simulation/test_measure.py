@@ -18,12 +18,12 @@ import pytest
 
 from infra.cli import run
 from infra.lab.measure.comparison import FURTHEST, Measured, false_alarm, write_csv
+from infra.lab.measure.curves import Budget, dense, sparse
 from infra.lab.measure.drawing import draw, table, verdict
 from infra.lab.measure.experiments import CELLS, MOST_DEVICES, TOLERANCE, Experiment, experiments, noise_shares
 from infra.lab.measure.figures import Figure, Panel
 from infra.lab.measure.runs import measure
 from infra.views.terminal import answers
-from tacit.accounting.curves import Budget, dense, sparse
 from tacit.recipe.derive import sample_design
 
 BUDGET = Budget()

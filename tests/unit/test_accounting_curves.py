@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from infra.lab.measure.curves import Budget, Point, dense, sparse
 from infra.lab.measure.figures import Figure, Panel, message_grid, write
-from tacit.accounting.curves import Budget, Point, dense, sparse
 
 BUDGET = Budget()
 N = 100_000_000

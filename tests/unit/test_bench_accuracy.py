@@ -19,7 +19,7 @@ from infra.lab.bench.accuracy.rows import RECALL, AccuracyRow, Where, paired_p, 
 from infra.lab.bench.accuracy.run import largest_recall
 from infra.lab.bench.accuracy.shuffled import TARGETS, shuffled_rows
 from infra.lab.devices.vectorised import Words, most_frequent
-from tacit.shuffled.variants import cut_below, zsum_estimate
+from infra.lab.shuffled.variants import cut_below, zsum_estimate
 
 MEMBERS = {"model", "n", "domain_bits", "epsilon", "metric", "value", "stderr", "seeds", "peer", "peer_value", "target"}
 QUICK_PEER = 20_000

@@ -66,13 +66,16 @@ def test_the_laboratory_is_installed_from_where_tacit_came_from(monkeypatch: pyt
         assert str(missing_laboratory("tacit demo")).endswith(f" -m pip install {place}")
 
 
-def test_without_the_laboratory_its_commands_say_how_to_get_it() -> None:
-    program = "import sys; sys.modules['infra.lab'] = None; from infra.cli import run; sys.exit(run(['demo']))"
+@pytest.mark.parametrize("command", ["demo", "privacy shuffle-check FILE --n 4 --json"])
+def test_without_the_laboratory_its_commands_say_how_to_get_it(command: str) -> None:
+    called = f"from infra.cli import run; sys.exit(run({command.split()}))"
+    program = f"import sys; sys.modules['infra.lab'] = None; {called}"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60, cwd=ROOT
     )
+    name = command.partition(" FILE")[0]
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
-    assert done.stderr.startswith("tacit: tacit demo needs the laboratory; install it with: ")
+    assert done.stderr.startswith(f"tacit: tacit {name} needs the laboratory; install it with: ")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, multinomial
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.shuffled.identification import (
+from infra.lab.shuffled.identification import (
     SPLIT,
     TARGET,
     Rule,
@@ -31,9 +31,9 @@ from tacit.shuffled.identification import (
     tuned_rule,
     zsum_rule,
 )
-from tacit.shuffled.pointers import HashedLabels, Level, PointerChasing, PointerJumping, Pointers, shuffled
-from tacit.shuffled.protocols import Hist, run
-from tacit.shuffled.simulation import Lost, uniform_counts
+from infra.lab.shuffled.pointers import HashedLabels, Level, PointerChasing, PointerJumping, Pointers, shuffled
+from infra.lab.shuffled.protocols import Hist, run
+from infra.lab.shuffled.simulation import Lost, uniform_counts
 
 EPSILON, DELTA = 1.0, 1e-6
 LOG_MILLION = math.log(1e6)

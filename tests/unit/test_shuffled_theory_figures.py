@@ -19,8 +19,7 @@ from infra.cli import run
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.measure.shuffled import CHASING, JUMPING, SUPPORT, Case, beside, cases, compare, measure
 from infra.lab.measure.shuffled_errors import EPSILON, EXPONENT, USERS, Largest, largest
-from tacit.dp.shuffled_counts import lambda_hist
-from tacit.shuffled.variants import (
+from infra.lab.shuffled.variants import (
     CENTRAL,
     PUBLISHED,
     THRESHOLD,
@@ -31,6 +30,7 @@ from tacit.shuffled.variants import (
     noise_threshold,
     zipf_counts,
 )
+from tacit.dp.shuffled_counts import lambda_hist
 
 TABLE = {
     100: {PUBLISHED: 3887, ZSUM: 21.7, UNBIASED: 22.6, THRESHOLD: 19.2, CENTRAL: 10.7},

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chi2_contingency, chisquare
 
 from infra.lab.kit.entropy import SeededEntropy
+from infra.lab.shuffled.protocols import THE_MESSAGE, Hist, Zsum, run, shuffle
+from infra.lab.shuffled.simulation import Lost, uniform_counts, words
 from tacit.dp.shuffled_counts import delta_hist, delta_zsum, paper_lambda
 from tacit.methods.base.draws import ONE
-from tacit.shuffled.protocols import THE_MESSAGE, Hist, Zsum, run, shuffle
-from tacit.shuffled.simulation import Lost, uniform_counts, words
 
 CHANCE = 1e-6
 """With which one chi-square test fails although the laws are equal."""

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.cli import run
+from infra.lab.shuffled.protocols import THE_MESSAGE
+from infra.lab.shuffled.randomizers import Factor, FiniteRandomizer, Messages, Weights, epsilon_of, least_factor
 from tacit.dp.rr_exact import epsilon_one_cell
 from tacit.dp.shuffled_counts import epsilon_zsum
-from tacit.shuffled.protocols import THE_MESSAGE
-from tacit.shuffled.randomizers import Factor, FiniteRandomizer, Messages, Weights, epsilon_of, least_factor
 
 Capture = pytest.CaptureFixture[str]
 DELTA = st.fractions(0, Fraction(1, 2), max_denominator=50)

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.dp.shuffled_counts import delta_hist, delta_zsum, lambda_hist, lambda_zsum, paper_hist_lambda, paper_lambda
-from tacit.shuffled.bounds import (
+from infra.lab.shuffled.bounds import (
     hist_error,
     least_users,
     pointer_chasing_rate,
@@ -26,8 +25,9 @@ from tacit.shuffled.bounds import (
     zsum_error_reached,
     zsum_failure,
 )
-from tacit.shuffled.protocols import Hist, Zsum
-from tacit.shuffled.simulation import Lost
+from infra.lab.shuffled.protocols import Hist, Zsum
+from infra.lab.shuffled.simulation import Lost
+from tacit.dp.shuffled_counts import delta_hist, delta_zsum, lambda_hist, lambda_zsum, paper_hist_lambda, paper_lambda
 
 GRID = [(epsilon, delta) for epsilon in (0.1, 0.5, 1.0) for delta in (1e-10, 1e-6, 1e-2)]
 

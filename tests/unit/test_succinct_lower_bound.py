@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.lab.measure.lower_bound import information_bound, law_error_bound, share_error_bound
 from tacit.methods.succinct_histogram.projection import FrequencyOracle
 from tacit.methods.succinct_histogram.signs import BasicRandomizer
-from tacit.succinct.lower_bound import information_bound, law_error_bound, share_error_bound
 
 SHARES = st.floats(1e-4, 1)
 

@@ -18,8 +18,8 @@ from tacit.errors import UsageError
 from tacit.extras import require_extra
 
 if TYPE_CHECKING:
+    from infra.lab.measure.curves import Budget
     from infra.lab.measure.figures import Figure
-    from tacit.accounting.curves import Budget
 
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ def _make(folder: Path) -> None:
 
 
 def _budget(epsilon: float, delta: float) -> Budget:
-    from tacit.accounting.curves import Budget
+    from infra.lab.measure.curves import Budget
 
     try:
         parameters.probability(delta, "delta")

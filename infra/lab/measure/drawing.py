@@ -10,10 +10,10 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.lab.measure.comparison import FURTHEST, Measured, false_alarm
+from infra.lab.measure.curves import Budget, Point, dense, sparse
 from infra.lab.measure.experiments import Model
 from infra.lab.measure.figures import MARKERS, Panel, marks, message_grid, plot
 from infra.views.terminal import plain_table
-from tacit.accounting.curves import Budget, Point, dense, sparse
 from tacit.adapters.disk.files import replacing
 
 PER_DECADE = 6

@@ -29,7 +29,7 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Literal
 
-from tacit.accounting.curves import Point
+from infra.lab.measure.curves import Point
 from tacit.dp.binomial_noise import MAX_FLIPS, MAX_SCALE
 from tacit.errors import UsageError
 from tacit.methods.base.design import SampleDesign

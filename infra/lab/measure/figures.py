@@ -1,4 +1,4 @@
-"""Draws Figures 1-3 and 5-8 of the SA2 paper from the formulas of ``tacit.accounting.curves``.
+"""Draws Figures 1-3 and 5-8 of the SA2 paper from the formulas of ``infra.lab.measure.curves``.
 
 The paper gives the number of devices only inside its images; here every title has it. Measured points
 (``infra.lab.measure``) are drawn on the curves to which they belong.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.accounting.curves import Budget, Point, dense, sparse
+from infra.lab.measure.curves import Budget, Point, dense, sparse
 from tacit.adapters.disk.files import replacing
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from infra.lab.shuffled import identification as rules
+from infra.lab.shuffled.bounds import pointer_chasing_rate, pointer_jumping_rate
+from infra.lab.shuffled.pointers import PointerChasing, PointerJumping
+from infra.lab.shuffled.protocols import Hist
+from infra.lab.shuffled.simulation import Lost, uniform_counts
 from tacit.adapters.system import OsEntropy
 from tacit.ports import Entropy
-from tacit.shuffled import identification as rules
-from tacit.shuffled.bounds import pointer_chasing_rate, pointer_jumping_rate
-from tacit.shuffled.pointers import PointerChasing, PointerJumping
-from tacit.shuffled.protocols import Hist
-from tacit.shuffled.simulation import Lost, uniform_counts
 
 SUPPORT, CHASING, JUMPING = "support identification", "pointer chasing", "pointer jumping"
 EPSILON, DELTA = 1.0, 1e-6

@@ -13,9 +13,9 @@ from rich.table import Table
 
 from infra.lab.measure.shuffled import CHASING, JUMPING, SUPPORT, Needed
 from infra.lab.measure.shuffled_errors import DELTA, EPSILON, USERS, Largest
+from infra.lab.shuffled.variants import CENTRAL, PUBLISHED, THRESHOLD, UNBIASED, ZSUM
 from infra.views.terminal import plain_table
 from tacit.adapters.disk.files import replacing
-from tacit.shuffled.variants import CENTRAL, PUBLISHED, THRESHOLD, UNBIASED, ZSUM
 
 AXES = {
     SUPPORT: ("support identification, 8 values", "bits of the domain, log2 d"),

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from infra.lab.shuffled.variants import VARIANTS, largest_errors, zipf_counts
 from tacit.adapters.system import OsEntropy
 from tacit.ports import Entropy
-from tacit.shuffled.variants import VARIANTS, largest_errors, zipf_counts
 
 USERS, EPSILON, DELTA, EXPONENT = 100_000, 1.0, 1e-8, 1.1
 CATEGORIES = (100, 1_000, 10_000, 100_000, 1_000_000)

@@ -20,6 +20,7 @@ import numpy as np
 from rich.table import Table
 
 from infra.lab.devices.vectorised import collected
+from infra.lab.measure.lower_bound import share_error_bound
 from infra.views.terminal import plain_table
 from tacit.adapters.disk.files import replacing
 from tacit.adapters.system import OsEntropy
@@ -29,7 +30,6 @@ from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
 from tacit.methods.succinct_histogram.projection import FrequencyOracle
 from tacit.methods.succinct_histogram.signs import SignSums
 from tacit.ports import Entropy
-from tacit.succinct.lower_bound import share_error_bound
 from tacit.succinct.supports import count_supports
 
 BETA = 0.05

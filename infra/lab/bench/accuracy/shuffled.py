@@ -13,9 +13,9 @@ import numpy as np
 
 from infra.lab.bench.accuracy.rows import AccuracyRow, Where
 from infra.lab.devices.vectorised import zipf_shares
+from infra.lab.shuffled.variants import BETA, UNBIASED, ZSUM, cut_below, zsum_estimate
 from tacit.dp.binomial import rarely_reached
 from tacit.dp.shuffled_counts import lambda_hist, paper_hist_lambda
-from tacit.shuffled.variants import BETA, UNBIASED, ZSUM, cut_below, zsum_estimate
 
 EPSILON, DELTA, EXPONENT = 1.0, 1e-8, 1.1
 TARGETS = {("unbiased", 10**6): 42.5, ("unbiased, threshold", 10**6): 56.6}

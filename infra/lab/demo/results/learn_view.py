@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.lab.demo.results.learn_result import CENTRAL, HONEST, NONE, OURS, STEP_HEADINGS, LearnResult, Line
+from infra.lab.demo.results.plot import Curve, Plot
 from infra.views.claim_words import epsilon_text
-from infra.views.plot import Curve, Plot
 from infra.views.terminal import plain_table
 from tacit.counting_words import counted
 

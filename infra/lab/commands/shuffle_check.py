@@ -12,10 +12,10 @@ from typing import Annotated, Any
 
 import typer
 
+from infra.lab.shuffled.randomizers import Factor, FiniteRandomizer, epsilon_of
 from infra.stacks.command_options import AsJson, read_file
 from infra.views.terminal import answers, plain_table, print_json
 from tacit.errors import UsageError
-from tacit.shuffled.randomizers import Factor, FiniteRandomizer, epsilon_of
 
 WIDTH = 110
 MOST_INPUTS, MOST_MESSAGES, MOST_DIGITS = 64, 256, 40

@@ -23,10 +23,10 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
+from infra.lab.shuffled.identification import stability_threshold
+from infra.lab.shuffled.protocols import Hist
+from infra.lab.shuffled.simulation import Lost, words
 from tacit.ports import Entropy
-from tacit.shuffled.identification import stability_threshold
-from tacit.shuffled.protocols import Hist
-from tacit.shuffled.simulation import Lost, words
 
 PUBLISHED, ZSUM, UNBIASED, THRESHOLD, CENTRAL = "published", "zsum", "unbiased", "threshold", "central"
 VARIANTS = (PUBLISHED, ZSUM, UNBIASED, THRESHOLD, CENTRAL)

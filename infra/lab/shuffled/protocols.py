@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Protocol, Self, TypeVar
 
+from infra.lab.shuffled.bounds import require_enough_users
 from tacit.dp import parameters, shuffled_counts
 from tacit.methods.base.draws import ONE, bernoulli
 from tacit.ports import Entropy
-from tacit.shuffled.bounds import require_enough_users
 
 Multiset = Mapping[int, int]
 """How often each message was sent: all that a uniformly random order leaves of who sent what."""

@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from itertools import accumulate
 from operator import mul
 
+from infra.lab.shuffled.bounds import least_users, zsum_error
+from infra.lab.shuffled.protocols import Hist
 from tacit.dp import parameters
 from tacit.dp.binomial import binomial_window, deviation, log_pmf
 from tacit.dp.shuffled_counts import lambda_hist
-from tacit.shuffled.bounds import least_users, zsum_error
-from tacit.shuffled.protocols import Hist
 
 TARGET = 0.99
 """The probability of success that the paper asks for."""

@@ -15,9 +15,9 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import accumulate
 
+from infra.lab.shuffled.protocols import Zsum
 from tacit.dp.binomial import binomial_window
 from tacit.ports import Entropy
-from tacit.shuffled.protocols import Zsum
 
 _TAIL = 1e-18
 _WORD = 1 << 64
