@@ -18,7 +18,7 @@ from tacit.backoff import Backoff
 from tacit.ledger.account import Account
 from tacit.recipe.member_types import AttributeName, AttributeValue, DecimalText
 from tacit.service.base.config_files import ConfigPath, Frozen
-from tacit.tlog.leaves import MAX_ROTATION_SECONDS, MIN_ROTATION_SECONDS
+from tacit.tlog.key_sets import MAX_ROTATION_SECONDS, MIN_ROTATION_SECONDS
 
 Base = Annotated[str, Field(pattern=r"^https?://[\x21-\x7e]*[^/\s]$", max_length=512)]
 """A base URL without a final slash."""

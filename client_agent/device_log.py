@@ -13,15 +13,16 @@ from client_agent.seen_leaves import GatewayKeys, SeenDirectories
 from tacit.answers import unanswered
 from tacit.errors import Refusal
 from tacit.logview.live import LiveLog
-from tacit.logview.paged import PagedReader, consistency
+from tacit.logview.log_source import consistency
+from tacit.logview.paged import PagedReader
 from tacit.logview.signers import LeafSigners
 from tacit.logview.view import Bundle, LogState, LogView, VerifiedEntry
 from tacit.ports import Clock, Transport, TransportError
 from tacit.problem import party_of
 from tacit.recipe.policy import Policy
 from tacit.tlog.checkpoint import NoteKey
+from tacit.tlog.key_sets import KeySets
 from tacit.tlog.leaves import LeafType, SignedLeaf
-from tacit.tlog.pages import KeySets
 
 SYNC_SECONDS = 300.0
 """Seconds for all pages of one poll: a log that serves them slowly must not delay reports for longer."""

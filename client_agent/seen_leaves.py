@@ -20,7 +20,10 @@ from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError
 from tacit.ports import TransportError
 from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
-from tacit.tlog.leaves import Blob, Body, IssuerDirectory, LeafType, OhttpConfig, SignedLeaf
+from tacit.tlog.fields import Blob, Body
+from tacit.tlog.key_sets import OhttpConfig
+from tacit.tlog.leaves import LeafType, SignedLeaf
+from tacit.tlog.token_directories import IssuerDirectory
 
 SETS_KEPT = 4
 """Number of periods whose key set is kept: the next, the current, and two more in case the clock is set back."""

@@ -23,7 +23,7 @@ from tacit.errors import CryptoError, DecodeError
 from tacit.media_types import JSON, PRIVATE_TOKEN_RESPONSE
 from tacit.ports import Clock, Entropy, Transport, TransportError
 from tacit.problem import problem_type
-from tacit.tlog.leaves import IssuerDirectory
+from tacit.tlog.token_directories import IssuerDirectory
 from tacit.tokens.attestation import Evidence, attestation_binding, challenge_of, token_request_body
 from tacit.tokens.binding import PREIMAGE_SIZE, Preimages
 from tacit.tokens.blind_rsa import TokenKey

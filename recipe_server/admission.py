@@ -45,19 +45,12 @@ from tacit.rules import series_table as series_rules
 from tacit.rules import table as rules
 from tacit.time_format import moment
 from tacit.tlog.cosignature import MAX_SKEW_SECONDS
-from tacit.tlog.leaves import (
-    MAX_LOOKAHEAD,
-    Body,
-    CensusShare,
-    IssuerDirectory,
-    LeafType,
-    OhttpConfig,
-    OptIn,
-    SeriesEnd,
-    SignedLeaf,
-    Void,
-)
+from tacit.tlog.fields import Body
+from tacit.tlog.key_sets import OhttpConfig
+from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tlog.pages import entry_bytes
+from tacit.tlog.statements import CensusShare, OptIn, SeriesEnd, Void
+from tacit.tlog.token_directories import MAX_LOOKAHEAD, IssuerDirectory
 from tacit.tokens.blind_rsa import TokenKey
 
 B = TypeVar("B", bound=Body)

@@ -17,8 +17,10 @@ from recipe_server.live import live_entries, live_key_sets
 from recipe_server.store import RecipeStore, RecipeTx
 from tacit.ports import Clock
 from tacit.recipe.policy import Policy
+from tacit.tlog.hashes import Hashes
+from tacit.tlog.key_sets import KeySets
 from tacit.tlog.merkle import NodeReader
-from tacit.tlog.pages import Hashes, Head, KeySets, encode_pages
+from tacit.tlog.pages import Head, encode_pages
 
 SETS_KEPT = 4
 """Number of page sets that are kept, including the newest."""

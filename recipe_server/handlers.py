@@ -18,7 +18,8 @@ from tacit.errors import Abort, DecodeError
 from tacit.service.app import SERVICE_ENV, read_body, require_no_doubt
 from tacit.service.http.callers import CALLERS
 from tacit.service.http.problems import status_abort
-from tacit.tlog.tiles import MAX_ENTRY_SIZE, Tile
+from tacit.tlog.leaves import MAX_ENTRY_SIZE
+from tacit.tlog.tiles import Tile
 
 RECIPES = web.AppKey("recipe_service", RecipeService)
 MODELS = web.AppKey("models", ModelFiles)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from recipe_server.admission import stored_recipe
 from recipe_server.store import RecipeTx
 from tacit.recipe.policy import Policy
+from tacit.tlog.entries import BundleEntry
 from tacit.tlog.merkle import NodeReader, prove_inclusion
-from tacit.tlog.pages import BundleEntry
 
 NEVER = float("inf")
 

@@ -29,10 +29,11 @@ from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import get_logger
 from tacit.service.readiness import Durable
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, NoteKey, sign_checkpoint
-from tacit.tlog.leaves import MAX_LOOKAHEAD, LeafType, SignedLeaf
+from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tlog.log import nodes_of_append
 from tacit.tlog.merkle import EMPTY_ROOT, prove_consistency, root_hash
 from tacit.tlog.tiles import TILE_WIDTH, Tile, encode_bundle, tile_bytes
+from tacit.tlog.token_directories import MAX_LOOKAHEAD
 
 LIST_LIMIT = 1000
 STATED_KEPT = 2048

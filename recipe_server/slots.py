@@ -17,7 +17,8 @@ from tacit.errors import Refusal
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
-from tacit.tlog.leaves import IssuerDirectory, SignedLeaf
+from tacit.tlog.leaves import SignedLeaf
+from tacit.tlog.token_directories import IssuerDirectory
 
 
 @dataclass(frozen=True, slots=True)

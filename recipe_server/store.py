@@ -39,9 +39,12 @@ from tacit.ledger.account import Charge, ChargeState, Cost, charge_state
 from tacit.models.forms import form_of
 from tacit.recipe.charges import charge_of, is_refundable
 from tacit.recipe.model import Recipe
-from tacit.tlog.leaves import IssuerDirectory, OhttpConfig, OptIn, SignedLeaf, Void
-from tacit.tlog.log import Node, nodes_for_append, reads_of
-from tacit.tlog.merkle import NodeReader
+from tacit.tlog.key_sets import OhttpConfig
+from tacit.tlog.leaves import SignedLeaf
+from tacit.tlog.log import Node, nodes_for_append
+from tacit.tlog.merkle import NodeReader, reads_of
+from tacit.tlog.statements import OptIn, Void
+from tacit.tlog.token_directories import IssuerDirectory
 
 T = TypeVar("T")
 _FETCH = 400

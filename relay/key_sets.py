@@ -15,7 +15,7 @@ from relay.config import RelayLog
 from tacit.adapters.network.origins import require_secure_url
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError, Refusal, UsageError
-from tacit.logview.paged import consistency, log_at
+from tacit.logview.log_source import consistency, log_at
 from tacit.logview.view import Bundle, LogState, LogView
 from tacit.ports import TransportError
 from tacit.service.app import ServiceEnv, voucher_of
@@ -24,8 +24,9 @@ from tacit.service.base.secret_files import write_secret
 from tacit.signing import KEY_SIZE
 from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
-from tacit.tlog.leaves import Blob, Body, LeafType, OhttpConfig, SignedLeaf
-from tacit.tlog.pages import KeySets
+from tacit.tlog.fields import Blob, Body
+from tacit.tlog.key_sets import KeySets, OhttpConfig
+from tacit.tlog.leaves import LeafType, SignedLeaf
 
 FILE = "key-sets.json"
 LEAVES_KEPT = 16

@@ -12,7 +12,7 @@ from tacit.aggregator.keys import HpkeKey, find_key
 from tacit.errors import Refusal
 from tacit.hpke import KeyPair
 from tacit.logview.live import LiveLog, LiveRecipe, LiveSeries, charges_of
-from tacit.logview.paged import log_at
+from tacit.logview.log_source import log_at
 from tacit.logview.stored import LeavesTx, StoredLog, stored_live
 from tacit.models.collectors import collector_side
 from tacit.models.interfaces.collector import CollectorSide, Source

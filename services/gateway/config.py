@@ -9,7 +9,7 @@ from pydantic import Field, PositiveFloat, PositiveInt
 from tacit.service.base.backends import RedisConfig
 from tacit.service.base.config import ServiceConfig
 from tacit.service.base.config_files import ConfigPath, Frozen
-from tacit.tlog.leaves import MAX_ROTATION_SECONDS, MIN_ROTATION_SECONDS
+from tacit.tlog.key_sets import MAX_ROTATION_SECONDS, MIN_ROTATION_SECONDS
 
 
 class TargetRule(Frozen):

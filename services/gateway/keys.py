@@ -26,7 +26,7 @@ from tacit.service.base.config_files import Frozen
 from tacit.service.base.secret_files import read_secret, write_secret
 from tacit.service.base.vouched import BOUND_SECONDS, UNVOUCHED
 from tacit.signing import KEY_SIZE
-from tacit.tlog.leaves import OhttpConfig
+from tacit.tlog.key_sets import OhttpConfig
 
 MOST_KEYS = 64
 """Most keys of one ring, which makes some for every period in which its clock was once believed to be."""

@@ -13,8 +13,8 @@ from tacit.codec import unb64url
 from tacit.errors import CryptoError, DecodeError
 from tacit.ports import Transport, TransportError
 from tacit.signing import SigningKey
-from tacit.tlog.leaves import LeafType, OhttpConfig, SignedLeaf
-from tacit.tlog.pages import KeySets
+from tacit.tlog.key_sets import KeySets, OhttpConfig
+from tacit.tlog.leaves import LeafType, SignedLeaf
 
 
 async def read_shown(transport: Transport, log_url: str, gateway: str, signing_key: SigningKey) -> Mapping[int, bytes]:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tacit.service.base.config import ServiceConfig
 from tacit.service.base.config_files import ConfigPath
-from tacit.tlog.leaves import MAX_LOOKAHEAD
+from tacit.tlog.token_directories import MAX_LOOKAHEAD
 
 MAX_SLOTS = 64
 """Most slots per epoch: live keys (of four epochs at most) have distinct one-byte ids, of which there are 256."""

@@ -34,8 +34,9 @@ from tacit.service.base.log import get_logger
 from tacit.service.base.vouched import UNVOUCHED
 from tacit.service.metrics import Reading
 from tacit.service.operated import HeldKey, signing_key
-from tacit.tlog.leaves import IssuerDirectory as DirectoryBody
-from tacit.tlog.leaves import LeafType, SlotKey, sign_leaf
+from tacit.tlog.leaves import LeafType, sign_leaf
+from tacit.tlog.token_directories import IssuerDirectory as DirectoryBody
+from tacit.tlog.token_directories import SlotKey
 from tacit.tokens.directory import DirectoryKey, IssuerDirectory
 from tacit.tokens.issuer_key import IssuerKey, issue
 from tacit.tokens.structures import TokenRequest, TokenResponse

@@ -17,7 +17,7 @@ from services.witness.store import Moved, Twice, Witnessed, WitnessStore
 from tacit.adapters.databases.watermark import Recovery
 from tacit.answers import unanswered
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
-from tacit.logview.paged import log_at
+from tacit.logview.log_source import log_at
 from tacit.logview.whole import read_entries
 from tacit.problem import problem_type
 from tacit.service.app import ServiceEnv, require_no_doubt

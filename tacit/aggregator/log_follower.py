@@ -26,7 +26,7 @@ from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal, RolledBack
 from tacit.ledger.account import Charge
 from tacit.logview.live import LiveLog, LiveRecipe
-from tacit.logview.paged import log_at
+from tacit.logview.log_source import log_at
 from tacit.logview.stored import StoredLog, stored_live
 from tacit.logview.view import VerifiedEntry
 from tacit.recipe.context import Context, Stage
@@ -37,7 +37,8 @@ from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import CLOCK_BOUND, ServiceEnv, add_driver, voucher_of
 from tacit.service.base.log import get_logger
 from tacit.service.base.vouched import AskingTime
-from tacit.tlog.leaves import LeafType, OptIn, sign_leaf
+from tacit.tlog.leaves import LeafType, sign_leaf
+from tacit.tlog.statements import OptIn
 
 REFRESH_SECONDS = 1.0
 """Seconds between two queries of the database for a task that is unknown here."""

@@ -36,7 +36,8 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
-from tacit.tlog.leaves import CensusShare, LeafType, SignedLeaf, Void, sign_leaf
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
+from tacit.tlog.statements import CensusShare, Void
 
 _TAKEN = frozenset({*OPEN_STATES, TaskState.ENDED})
 _SERVED = frozenset({TaskState.ACTIVE, TaskState.ENDED})

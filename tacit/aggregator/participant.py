@@ -24,7 +24,8 @@ from tacit.recipe.model import Recipe
 from tacit.roles.aggregator import Party
 from tacit.signing import SigningKey
 from tacit.task import Task, verify_key_confirmation, verify_key_of
-from tacit.tlog.leaves import OptIn, SignedLeaf
+from tacit.tlog.leaves import SignedLeaf
+from tacit.tlog.statements import OptIn
 from tacit.tokens.slots import TokenVerifier
 
 P_co = TypeVar("P_co", bound=Served, covariant=True)

@@ -14,7 +14,8 @@ from typing import Final
 
 from tacit.errors import DecodeError, Refusal
 from tacit.logview.live import LiveJoin, LiveLog
-from tacit.logview.paged import Get, PagedReader
+from tacit.logview.log_source import Get
+from tacit.logview.paged import PagedReader
 from tacit.logview.signers import LeafSigners, recipe_in, series_in
 from tacit.logview.view import LogView, VerifiedEntry, signature_fault
 from tacit.recipe.model import Recipe

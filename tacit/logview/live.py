@@ -23,17 +23,11 @@ from tacit.recipe.derive import task_id
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Ended, Series
 from tacit.time_format import calendar
-from tacit.tlog.leaves import (
-    Body,
-    CensusShare,
-    IssuerDirectory,
-    LeafType,
-    OhttpConfig,
-    OptIn,
-    SeriesEnd,
-    SignedLeaf,
-    Void,
-)
+from tacit.tlog.fields import Body
+from tacit.tlog.key_sets import OhttpConfig
+from tacit.tlog.leaves import LeafType, SignedLeaf
+from tacit.tlog.statements import CensusShare, OptIn, SeriesEnd, Void
+from tacit.tlog.token_directories import IssuerDirectory
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,59 +8,20 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Awaitable, Callable, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 
-from tacit.answers import unanswered
 from tacit.codec import b64url
 from tacit.errors import DecodeError
+from tacit.logview.log_source import Get, consistency
 from tacit.logview.view import Bundle, LogState, LogView, VerifiedEntry
-from tacit.ports import Transport, TransportError
+from tacit.ports import TransportError
 from tacit.tlog.checkpoint import Checkpoint
+from tacit.tlog.entries import BundleEntry
+from tacit.tlog.hashes import block_of
 from tacit.tlog.leaves import LeafKeys, SignedLeaf
-from tacit.tlog.pages import BundleEntry, Hashes, Head, block_of, decode_page
+from tacit.tlog.pages import Head, decode_page
 
 ATTEMPTS = 4
-PROOFS_KEPT = 8
-
-Get = Callable[[str], Awaitable[bytes | None]]
-"""Fetches the content of a path of the log, at most a page; None where the log has none (404). Raises
-``TransportError``."""
-
-
-def log_at(transport: Transport, url: str) -> Get:
-    """Fetches from the log at ``url``, directly."""
-
-    async def get(path: str) -> bytes | None:
-        answer = await transport.request("GET", f"{url}{path}")
-        if answer.status == 404:
-            return None
-        if answer.status != 200:
-            raise unanswered(f"the log answered with status {answer.status}", answer.headers)
-        return answer.body
-
-    return get
-
-
-async def consistency(get: Get, known: int, size: int) -> tuple[bytes, ...]:
-    """The proof that the log's tree of ``size`` extends the one of ``known`` entries, computed from the log's hashes.
-    Raises ``TransportError`` where the log does not deliver them, and ``DecodeError``."""
-    if not 0 < known < size:
-        return ()
-    content = await get(f"/v1/hashes/{size}/{block_of(known, size)}")
-    if content is None:
-        raise TransportError("the log has no hashes of its tree")
-    return _proof_in(content, known, size)
-
-
-@lru_cache(maxsize=PROOFS_KEPT)
-def _proof_in(content: bytes, known: int, size: int) -> tuple[bytes, ...]:
-    """The proof that these hashes give; cached for readers in one process that stopped at the same tree. It proves
-    nothing until it is verified."""
-    hashes = Hashes.decode(content)
-    if hashes.size != size:
-        raise DecodeError("hashes: they belong to another tree")
-    return hashes.prove(known)
 
 
 class PagedReader:

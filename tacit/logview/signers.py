@@ -11,17 +11,11 @@ from tacit.errors import DecodeError
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import LOG_SIGNER, Series
-from tacit.tlog.leaves import (
-    Body,
-    CensusShare,
-    IssuerDirectory,
-    LeafType,
-    OhttpConfig,
-    OptIn,
-    SeriesEnd,
-    SignedLeaf,
-    Void,
-)
+from tacit.tlog.fields import Body
+from tacit.tlog.key_sets import OhttpConfig
+from tacit.tlog.leaves import LeafType, SignedLeaf
+from tacit.tlog.statements import CensusShare, OptIn, SeriesEnd, Void
+from tacit.tlog.token_directories import IssuerDirectory
 
 B = TypeVar("B", bound=Body)
 

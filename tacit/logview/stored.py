@@ -11,7 +11,8 @@ from typing import Generic, Protocol, TypeVar
 
 from tacit.errors import Refusal
 from tacit.logview.live import LiveLog
-from tacit.logview.paged import Get, PagedReader
+from tacit.logview.log_source import Get
+from tacit.logview.paged import PagedReader
 from tacit.logview.signers import LeafSigners
 from tacit.logview.view import LogState, LogView, VerifiedEntry
 from tacit.recipe.policy import Policy

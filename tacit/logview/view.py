@@ -16,10 +16,11 @@ from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Refusal
 from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy
-from tacit.tlog.leaves import LEAVES_KEPT, Body, Count, Hash, LeafKeys, SignedLeaf, UnknownLeafError
+from tacit.tlog.entries import BundleEntry
+from tacit.tlog.fields import Body, Count, Hash
+from tacit.tlog.leaves import LEAVES_KEPT, LeafKeys, SignedLeaf, UnknownLeafError
 from tacit.tlog.merkle import EMPTY_ROOT, leaf_hash, verify_consistency, verify_inclusion
 from tacit.tlog.once import signers_claims_of
-from tacit.tlog.pages import BundleEntry
 
 
 @dataclass(frozen=True, slots=True)

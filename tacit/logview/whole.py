@@ -17,14 +17,15 @@ from pydantic import Field
 
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Refusal
-from tacit.logview.paged import Get, log_at
+from tacit.logview.log_source import Get, log_at
 from tacit.ports import Transport, TransportError
 from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, NoteKey
-from tacit.tlog.leaves import Body, Count, Hash
+from tacit.tlog.fields import Body, Count, Hash
+from tacit.tlog.leaves import MAX_ENTRY_SIZE
 from tacit.tlog.log import MemoryTree, Tree
 from tacit.tlog.merkle import EMPTY_ROOT
-from tacit.tlog.tiles import MAX_ENTRY_SIZE, TILE_WIDTH, Tile, decode_bundle
+from tacit.tlog.tiles import TILE_WIDTH, Tile, decode_bundle
 
 Tick = Callable[[int], None]
 """Called with the number of further pieces that are done."""

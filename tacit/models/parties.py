@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
-from tacit.tlog.leaves import Blob, Body, Key32, Name
+from tacit.tlog.fields import Blob, Body, Key32, Name
 
 SHUFFLER = "shuffler"
 """The role of the shuffler, in every model that has one or may have one."""

@@ -22,8 +22,11 @@ from tacit.recipe.series import Series
 from tacit.rules import series_table as series_rules
 from tacit.rules import table as rules
 from tacit.rules.budget import overspent
-from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, SignedLeaf, UnknownLeafError, Void
+from tacit.tlog.key_sets import OhttpConfig
+from tacit.tlog.leaves import LeafType, SignedLeaf, UnknownLeafError
 from tacit.tlog.once import claims_in
+from tacit.tlog.statements import OptIn, Void
+from tacit.tlog.token_directories import IssuerDirectory
 
 DAY = 86_400
 VOID_SECONDS = 31 * DAY

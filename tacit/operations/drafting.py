@@ -24,7 +24,7 @@ from tacit.recipe.writing.survey import Survey
 from tacit.rules import table as rules
 from tacit.rules.detail import needed_of
 from tacit.time_format import when
-from tacit.tlog.leaves import IssuerDirectory
+from tacit.tlog.token_directories import IssuerDirectory
 
 QUICK_STEP = 10
 """Seconds of which the beginning and the length of a quick interval are multiples: its reports have one time anyway."""

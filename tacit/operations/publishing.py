@@ -19,7 +19,8 @@ from tacit.recipe.series import LOG_SIGNER, Series
 from tacit.recipe.training import RoundModel
 from tacit.signing import Signer
 from tacit.tlog.canonical import canonical_bytes, parse_json
-from tacit.tlog.leaves import Envelope, LeafType, SeriesEnd, SignedLeaf, sign_leaf
+from tacit.tlog.leaves import Envelope, LeafType, SignedLeaf, sign_leaf
+from tacit.tlog.statements import SeriesEnd
 
 _MODEL_UNKNOWN: Final = "urn:tacit:problem:model-unknown"
 """The recipe server's problem: no live round in the log names the file."""

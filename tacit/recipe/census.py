@@ -34,7 +34,7 @@ from tacit.models.forms import form_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.encoder_specs import Attributes
 from tacit.recipe.model import Recipe
-from tacit.tlog.leaves import CensusShare
+from tacit.tlog.statements import CensusShare
 from tacit.vdaf.release import added_up
 
 STDERRS = 4.0

@@ -11,7 +11,9 @@ from tacit.recipe.census import Census
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Ended, Series
-from tacit.tlog.leaves import IssuerDirectory, OptIn, SignedLeaf
+from tacit.tlog.leaves import SignedLeaf
+from tacit.tlog.statements import OptIn
+from tacit.tlog.token_directories import IssuerDirectory
 
 
 class Stage(enum.IntEnum):

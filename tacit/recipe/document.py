@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Self
 from tacit.codec import b64url
 from tacit.errors import DecodeError
 from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
-from tacit.tlog.leaves import Body
+from tacit.tlog.fields import Body
 
 
 class Document(Body):

@@ -24,7 +24,7 @@ from tacit.recipe.encoder_specs import Attributes, EncoderSpec
 from tacit.recipe.member_types import AttributeName, AttributeValue, Label, Natural, Positive, Text
 from tacit.recipe.privacy import Privacy, epsilon_of
 from tacit.recipe.randomised import AggregatorNoise, RandomizerSpec, Sampling, VdafSpec
-from tacit.tlog.leaves import Key32
+from tacit.tlog.fields import Key32
 from tacit.version import DAP_18, VERSIONS, DapVersion
 
 MAX_ROUNDS = 10_000

@@ -24,7 +24,7 @@ from tacit.recipe.model import MAX_ROUNDS, Interval, Recipe, SeriesRound, TokenS
 from tacit.recipe.privacy import Epsilons
 from tacit.time_format import moment
 from tacit.tlog.canonical import MAX_INTEGER
-from tacit.tlog.leaves import Count
+from tacit.tlog.fields import Count
 
 OWN_MEMBERS = ("name", "interval", "token", "series")
 """Members of a recipe that differ between rounds, in addition to ``question.round_input``."""

@@ -17,7 +17,7 @@ from tacit.recipe.fields import wrong
 from tacit.recipe.member_types import Size
 from tacit.recipe.quantity import PositiveQuantity, exact, in_words
 from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
-from tacit.tlog.leaves import Hash
+from tacit.tlog.fields import Hash
 
 MAX_ENTRIES: Final = 1 << 20
 """Most entries of a model."""

@@ -12,7 +12,8 @@ from tacit.recipe.context import Context
 from tacit.recipe.derive import confirms, task_id_at
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.tlog.leaves import LeafType, OptIn
+from tacit.tlog.leaves import LeafType
+from tacit.tlog.statements import OptIn
 
 
 def recipe_signature(recipe: Recipe, policy: Policy, context: Context) -> str | None:

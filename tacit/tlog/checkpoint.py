@@ -16,6 +16,7 @@ from typing import Protocol, Self
 
 from tacit.errors import CryptoError, DecodeError
 from tacit.signing import KEY_SIZE, SigningKey, checked_public_key, verify
+from tacit.tlog.entries import MAX_NOTE_SIZE
 from tacit.tlog.merkle import HASH_SIZE
 
 ED25519 = 0x01
@@ -23,7 +24,6 @@ ED25519 = 0x01
 COSIGNATURE = 0x04
 """Signature type byte of timestamped witness cosignatures (tlog-cosignature)."""
 
-MAX_NOTE_SIZE = 1 << 16
 MAX_SIGNATURES = 64
 MAX_SIZE = (1 << 63) - 1
 

@@ -2,35 +2,32 @@
 
 An entry is the RFC 8785 JSON of {type, version, body, signer, signature}; the Ed25519 signature covers ``"tacit leaf
 v1" NUL type NUL JCS(body)``. The body of a recipe leaf is the recipe (``tacit.recipe.model``), that of a series leaf
-the series (``tacit.recipe.series``); the other bodies are the models below. The reader determines a signer's key: see
-``LeafKeys``.
+the series (``tacit.recipe.series``); the models of the others are in ``statements``, ``token_directories`` and
+``key_sets``, so that a reader holds those that it reads. The reader determines a signer's key: see ``LeafKeys``.
 """
 
 from __future__ import annotations
 
 import builtins
 import enum
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
 from tacit.signing import SIGNATURE_SIZE, Signer, verify
-from tacit.tlog.canonical import MAX_INTEGER, canonical_bytes, parse_canonical, validated
-from tacit.tlog.tiles import MAX_ENTRY_SIZE
+from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
+from tacit.tlog.fields import Blob, Body, Name
 
 LEAF_VERSION = 1
 LEAVES_KEPT = 256
 LABEL = b"tacit leaf v1\0"
-MIN_ROTATION_SECONDS = 60
-MAX_ROTATION_SECONDS = 366 * 86400
-MAX_LOOKAHEAD = 2
-"""Most epochs by which an issuer publishes a directory ahead."""
+MAX_ENTRY_SIZE = 0xFFFF
+"""Most bytes of an entry: its length in an entry bundle has 16 bits."""
 
 
 class UnknownLeafError(DecodeError):
@@ -48,163 +45,6 @@ class LeafType(enum.StrEnum):
     VOID = "void"
     CENSUS_SHARE = "census-share"
     SERIES_END = "series-end"
-
-
-def _base64_of(length: int | None) -> Any:
-    def check(text: str) -> str:
-        data = unb64url(text, length=length)
-        if not data:
-            raise DecodeError("value is empty")
-        return text
-
-    return AfterValidator(check)
-
-
-def _described(pattern: str) -> Any:
-    """The pattern for the JSON Schema; ``_base64_of`` checks the text itself."""
-    return Field(json_schema_extra={"contentEncoding": "base64url", "pattern": pattern})
-
-
-_OF_32 = _described("^[A-Za-z0-9_-]{42}[AEIMQUYcgkosw048]$")
-Hash = Annotated[str, _base64_of(32), _OF_32]
-"""A hash as JSON text: base64url of 32 bytes."""
-Key32 = Annotated[str, _base64_of(32), _OF_32]
-"""base64url of a raw 32-byte key."""
-Blob = Annotated[str, _base64_of(None), _described("^[A-Za-z0-9_-]{2,}$")]
-"""base64url of at least one byte."""
-Count = Annotated[int, Field(ge=0, le=MAX_INTEGER)]
-Positive = Annotated[int, Field(ge=1, le=MAX_INTEGER)]
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.:_-]{0,252}$")]
-"""Operator, issuer or gateway name."""
-Role = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,15}$")]
-"""A party's role in a recipe, such as ``leader``."""
-
-
-class Body(BaseModel):
-    """Base of the leaf bodies: frozen, strict, no unknown members."""
-
-    model_config = ConfigDict(defer_build=True, frozen=True, extra="forbid", strict=True)
-
-    def canonical(self) -> dict[str, Any]:
-        """The body as JSON values, absent members left out."""
-        return self.model_dump(mode="json", exclude_none=True)
-
-
-class OptIn(Body):
-    """The statement that a party required by the recipe's model, such as leader and helper, takes part (P5). Two
-    aggregators of one task confirm its verify key by ``seed_id`` and ``verify_key_confirmation``."""
-
-    recipe_hash: Hash
-    task_id: Hash
-    role: Role
-    seed_id: Name | None = None
-    verify_key_confirmation: Hash | None = None
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Refuse one of the two without the other."""
-        if (self.seed_id is None) != (self.verify_key_confirmation is None):
-            raise ValueError("seed_id and verify_key_confirmation must be given together")
-
-
-class Void(Body):
-    """The statement that an aggregator has closed a recipe's task for good without a release (P22). A recipe is void
-    once leader and helper have both published one."""
-
-    recipe_hash: Hash
-    task_id: Hash
-    role: Role
-
-
-class CensusShare(Body):
-    """An aggregator's share of a census, in the clear, once its one batch was released: exactly the bytes that were
-    sealed to the collector. The two shares add up to the randomised counts of ``report_count`` devices."""
-
-    recipe_hash: Hash
-    task_id: Hash
-    role: Role
-    report_count: Positive
-    aggregate_share: Blob
-
-
-class SeriesEnd(Body):
-    """The statement that no further round of a series is asked (P38): by its analyst, or by the operator of the log,
-    whose policy names who may ask. A round whose leaf comes later in the log is none. Rounds before it go on."""
-
-    series_hash: Hash
-    role: Literal["analyst", "log"]
-
-
-class SlotKey(Body):
-    """One slot's token key: base64url of its SubjectPublicKeyInfo (RFC 9578 section 6.5)."""
-
-    slot: Count
-    token_key: Blob
-
-
-class IssuerDirectory(Body):
-    """All token keys of one (issuer, epoch) (P8), slots strictly increasing."""
-
-    issuer: Name
-    epoch: Count
-    epoch_seconds: Positive
-    request_uri: Annotated[str, Field(min_length=1, max_length=512)]
-    keys: Annotated[list[SlotKey], Field(min_length=1, max_length=256)]
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Refuse repeated slots and repeated keys."""
-        slots = [key.slot for key in self.keys]
-        if any(later <= earlier for earlier, later in itertools.pairwise(slots)):
-            raise ValueError("slots must be strictly increasing")
-        if len({key.token_key for key in self.keys}) != len(self.keys):
-            raise ValueError("two slots have the same key")
-
-    @property
-    def start(self) -> int:
-        """POSIX second in which the spend window begins."""
-        return self.epoch * self.epoch_seconds
-
-    @property
-    def end(self) -> int:
-        """POSIX second in which the spend window is over."""
-        return (self.epoch + 1) * self.epoch_seconds
-
-    def spki(self, slot: int) -> bytes | None:
-        """SubjectPublicKeyInfo of ``slot``'s key, or None."""
-        for key in self.keys:
-            if key.slot == slot:
-                return unb64url(key.token_key)
-        return None
-
-
-class OhttpConfig(Body):
-    """A gateway's key set of one period (P3): the OHTTP key configurations (RFC 9458 section 3) that are active in it
-    and that were active in the period before. Period p begins at POSIX second p * rotation_seconds. A log holds one key
-    set per (gateway, period), so that no client can be given a key of its own."""
-
-    gateway: Name
-    period: Count
-    rotation_seconds: Annotated[int, Field(ge=MIN_ROTATION_SECONDS, le=MAX_ROTATION_SECONDS)]
-    active: Blob
-    previous: Blob | None = None
-
-    def model_post_init(self, context: Any, /) -> None:
-        """Refuse a key that is both active and previous."""
-        if self.active == self.previous:
-            raise ValueError("the active key and the previous one are the same")
-
-    @property
-    def start(self) -> int:
-        """POSIX second in which the period begins."""
-        return self.period * self.rotation_seconds
-
-    @property
-    def end(self) -> int:
-        """POSIX second from which the set is no longer used: the end of the following period."""
-        return (self.period + 2) * self.rotation_seconds
-
-    def usable(self, now: float) -> bool:
-        """Whether ``now`` (POSIX seconds) lies in the set's period or the one after it."""
-        return self.start <= now < self.end
 
 
 B = TypeVar("B", bound=Body)

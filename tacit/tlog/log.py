@@ -6,11 +6,11 @@ the rows that a new entry adds; a store writes them, with the new size, in one t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tacit.tlog.merkle import HASH_SIZE, NodeReader, leaf_hash, node_hash, range_nodes, root_hash
+from tacit.tlog.merkle import NodeReader, leaf_hash, node_hash, range_nodes, root_hash
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +38,6 @@ def nodes_for_append(size: int) -> list[tuple[int, int]]:
     """The (level, index) of every node that ``nodes_of_append`` may read at ``size``: the tree's right
     edge."""
     return range_nodes(0, size)
-
-
-def reads_of(compute: Callable[[NodeReader], object]) -> set[tuple[int, int]]:
-    """The (level, index) of every node that ``compute`` reads. The reads of a proof depend on sizes only, not on
-    hashes, so a store first determines what to fetch, and then computes."""
-    wanted: set[tuple[int, int]] = set()
-
-    def note(level: int, index: int) -> bytes:
-        wanted.add((level, index))
-        return bytes(HASH_SIZE)
-
-    compute(note)
-    return wanted
 
 
 class Tree(Protocol):

@@ -181,3 +181,16 @@ def _verify_trivial(old: int, old_root: bytes, new: int, new_root: bytes, proof:
         raise CryptoError("this is not the root of the empty tree")
     if old == new and old_root != new_root:
         raise CryptoError("two different roots for one tree size")
+
+
+def reads_of(compute: Callable[[NodeReader], object]) -> set[tuple[int, int]]:
+    """The (level, index) of every node that ``compute`` reads. The reads of a proof depend on sizes only, not on
+    hashes, so a store first determines what to fetch, and then computes."""
+    wanted: set[tuple[int, int]] = set()
+
+    def note(level: int, index: int) -> bytes:
+        wanted.add((level, index))
+        return bytes(HASH_SIZE)
+
+    compute(note)
+    return wanted

@@ -16,7 +16,6 @@ from tacit.tlog.merkle import NodeReader
 
 TILE_WIDTH = 256
 TILE_HEIGHT = 8
-MAX_ENTRY_SIZE = 0xFFFF
 MAX_LEVEL = 63
 MAX_INDEX = 1 << 62
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from tacit.errors import DecodeError
-from tacit.tlog.checkpoint import MAX_NOTE_SIZE, MAX_SIZE, base64_text, unbase64
+from tacit.tlog.checkpoint import MAX_SIZE, base64_text, unbase64
+from tacit.tlog.entries import MAX_NOTE_SIZE
 from tacit.tlog.merkle import EMPTY_ROOT, HASH_SIZE, leaf_hash, node_hash
 
 MAX_PROOF_LINES = 63

@@ -21,7 +21,7 @@ from services.gateway.ports import SeenRequest
 from services.gateway.store import ReplayStore
 from services.issuer.store import IssuerStore, StoredKey
 from tacit.adapters.databases.stored import DatabaseStore
-from tacit.tlog.leaves import OhttpConfig
+from tacit.tlog.key_sets import OhttpConfig
 from tacit.tlog.log import nodes_of_append
 from tacit.tlog.merkle import leaf_hash
 

@@ -21,7 +21,7 @@ from tacit.logview.live import LiveLog
 from tacit.operations.burn_down import BurnDown, burn_downs
 from tacit.operations.tables import csv_bytes
 from tacit.recipe.policy import Policy
-from tacit.tlog.leaves import OhttpConfig
+from tacit.tlog.key_sets import OhttpConfig
 from tacit.tlog.merkle import verify_inclusion
 from tests.certificates import Authority
 from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside

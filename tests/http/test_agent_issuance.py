@@ -19,7 +19,8 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import EPOCH, EPOCH_SECONDS, NOW, changed
 from tacit.codec import b64url, unb64url
 from tacit.media_types import PRIVATE_TOKEN_RESPONSE
-from tacit.tlog.leaves import IssuerDirectory, LeafType, SlotKey, sign_leaf
+from tacit.tlog.leaves import LeafType, sign_leaf
+from tacit.tlog.token_directories import IssuerDirectory, SlotKey
 from tacit.tokens.blind_rsa import TokenKey
 from tacit.tokens.issuer_key import IssuerKey, issue
 from tacit.tokens.structures import TokenRequest

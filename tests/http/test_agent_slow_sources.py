@@ -16,7 +16,8 @@ from infra.lab.kit.recipes import EPOCH
 from infra.lab.kit.reports import issuer_key
 from tacit.codec import b64url
 from tacit.recipe.model import Recipe
-from tacit.tlog.leaves import LeafType, SlotKey, sign_leaf
+from tacit.tlog.leaves import LeafType, sign_leaf
+from tacit.tlog.token_directories import SlotKey
 from tacit.tokens.slots import Slot
 from tests.http.agent_world import ALWAYS, KIT, SLOT, Device, World, give_token, leaves_of
 

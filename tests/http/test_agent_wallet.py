@@ -32,7 +32,7 @@ from tacit.backoff import NEVER
 from tacit.codec import b64url
 from tacit.ports import HttpResponse
 from tacit.service.app import ServiceEnv
-from tacit.tlog.leaves import IssuerDirectory, SlotKey
+from tacit.tlog.token_directories import IssuerDirectory, SlotKey
 from tacit.tokens.attestation import SoftwareDevice
 from tacit.tokens.binding import Preimages
 from tacit.tokens.directory import WELL_KNOWN_PATH

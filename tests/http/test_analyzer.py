@@ -16,7 +16,8 @@ from tacit.aggregator.state_keys import generate_state_key, state_key_text
 from tacit.codec import b64url
 from tacit.models.interfaces.device import Fate
 from tacit.recipe.model import Recipe
-from tacit.tlog.leaves import LeafType, OptIn
+from tacit.tlog.leaves import LeafType
+from tacit.tlog.statements import OptIn
 from tests.http.analyzer_stage import GATEWAY_TOKEN, KIT, OPERATOR_TOKEN, B, Stage, analyzer_stage
 
 BATCH = {"min_batch_size": B, "expected_contributions": 2 * B}

@@ -37,7 +37,8 @@ from tacit.recipe.context import Stage
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
 from tacit.rules import table as rules
-from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, Void, sign_leaf
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
+from tacit.tlog.statements import OptIn, Void
 from tacit.tokens.binding import Preimages
 from tests.http.agent_world import ALWAYS, KIT, World, only
 

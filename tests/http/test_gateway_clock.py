@@ -23,8 +23,9 @@ from tacit.ports import HttpResponse, TransportError
 from tacit.service.base.secret_files import write_secret
 from tacit.signing import signing_key_from_private
 from tacit.time_format import date_field
+from tacit.tlog.entries import BundleEntry
+from tacit.tlog.key_sets import KeySets
 from tacit.tlog.leaves import LeafType, sign_leaf
-from tacit.tlog.pages import BundleEntry, KeySets
 from tests.conftest import REDIS_USER
 from tests.http.gateway_stage import GATEWAY_URL, Running, Start, entropy, opened, problem, starting
 

@@ -22,7 +22,8 @@ from tacit.media_types import OHTTP_KEYS
 from tacit.ports import HttpResponse, TransportError
 from tacit.service.base.secret_files import write_secret
 from tacit.signing import signing_key_from_private
-from tacit.tlog.leaves import OhttpConfig, SignedLeaf
+from tacit.tlog.key_sets import OhttpConfig
+from tacit.tlog.leaves import SignedLeaf
 from tests.conftest import REDIS_USER
 from tests.http.gateway_stage import (
     CLIENT,

@@ -32,8 +32,8 @@ from tacit.service.base.secret_files import write_secret
 from tacit.service.run import started
 from tacit.signing import generate_signing_key
 from tacit.time_format import date_field
-from tacit.tlog.leaves import IssuerDirectory as DirectoryBody
 from tacit.tlog.leaves import LeafType, SignedLeaf
+from tacit.tlog.token_directories import IssuerDirectory as DirectoryBody
 from tacit.tokens.blind_rsa import TokenKey
 from tacit.tokens.directory import WELL_KNOWN_PATH, IssuerDirectory
 from tacit.tokens.issuance import request_token

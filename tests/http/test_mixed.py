@@ -23,7 +23,8 @@ from tacit.models.interfaces.device import Fate
 from tacit.roles.client import bound_report, shard
 from tacit.task.one_server import Contents
 from tacit.task.onward import ToLeader
-from tacit.tlog.leaves import LeafType, OptIn
+from tacit.tlog.leaves import LeafType
+from tacit.tlog.statements import OptIn
 from tests.http.mixed_stage import PER_REQUEST, TOKENS, B, MixedStage, mixed_stage
 
 REQUESTS = -(-B // PER_REQUEST) + 1

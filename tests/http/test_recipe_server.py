@@ -46,10 +46,12 @@ from tacit.service.base.secret_files import write_secret
 from tacit.service.base.vouched import UNVOUCHED
 from tacit.tlog.canonical import canonical_bytes
 from tacit.tlog.cosignature import MAX_SKEW_SECONDS
-from tacit.tlog.leaves import LeafKeys, LeafType, OptIn, SignedLeaf, sign_leaf
+from tacit.tlog.key_sets import KeySets
+from tacit.tlog.leaves import LeafKeys, LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import leaf_hash
-from tacit.tlog.pages import Head, KeySets, decode_page
+from tacit.tlog.pages import Head, decode_page
+from tacit.tlog.statements import OptIn
 from tacit.tlog.tiles import Tile, decode_bundle, tiles_of
 from tests.kit.foreign import split_tile
 

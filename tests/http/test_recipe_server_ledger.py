@@ -23,7 +23,8 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy
 from tacit.service.app import METRICS
 from tacit.service.base.secret_files import write_secret
-from tacit.tlog.leaves import LeafType, SignedLeaf, Void, sign_leaf
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
+from tacit.tlog.statements import Void
 from tests.http.test_recipe_server import COLLECTOR, Server
 
 KIT = RecipeKit()

@@ -23,7 +23,8 @@ from tacit.recipe.series import LOG_SIGNER, Ended
 from tacit.rules.table import check
 from tacit.service.base.secret_files import write_secret
 from tacit.signing import SigningKey
-from tacit.tlog.leaves import LeafType, SeriesEnd, SignedLeaf, sign_leaf
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
+from tacit.tlog.statements import SeriesEnd
 from tests.http.test_recipe_server import COLLECTOR, Server
 from tests.http.test_recipe_server_shares import (
     FIRST,

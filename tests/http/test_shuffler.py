@@ -15,7 +15,8 @@ from tacit.aggregator.yield_looks import look_at
 from tacit.messages.chunk import MessageChunk
 from tacit.models.interfaces.device import Fate
 from tacit.task.shuffled import message_size, split
-from tacit.tlog.leaves import LeafType, OptIn
+from tacit.tlog.leaves import LeafType
+from tacit.tlog.statements import OptIn
 from tests.http.analyzer_stage import COLLECTOR_TOKEN, GATEWAY_TOKEN, OPERATOR_TOKEN
 from tests.http.shuffled_stage import B, ShuffledStage, population, shuffled_stage
 

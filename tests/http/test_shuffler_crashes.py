@@ -29,7 +29,7 @@ from tacit.models.shuffled.device import ShuffledDevice
 from tacit.ports import HttpResponse
 from tacit.recipe import derive
 from tacit.recipe.model import Recipe
-from tacit.tlog.leaves import IssuerDirectory, SlotKey
+from tacit.tlog.token_directories import IssuerDirectory, SlotKey
 from tests.http.power_cut import PowerCutError
 from tests.http.shuffled_stage import SHUFFLED, B, ShuffledStage, population, shuffled_stage
 from tests.kit.postgres import MakeDatabase

@@ -12,7 +12,8 @@ from tacit.aggregator.own_leaves import PAUSES
 from tacit.codec import b64url, unb64url
 from tacit.messages import Role
 from tacit.recipe.derive import task_id, vdaf_of
-from tacit.tlog.leaves import CensusShare, LeafType, SignedLeaf
+from tacit.tlog.leaves import LeafType, SignedLeaf
+from tacit.tlog.statements import CensusShare
 from tests.unit.test_aggregator_log_follower import Log, Subject, identity
 
 KIT = RecipeKit()

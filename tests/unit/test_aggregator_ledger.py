@@ -22,7 +22,8 @@ from tacit.recipe.derive import task_id, task_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit, Policy
 from tacit.task import Task
-from tacit.tlog.leaves import LeafType, SignedLeaf, Void
+from tacit.tlog.leaves import LeafType, SignedLeaf
+from tacit.tlog.statements import Void
 from tests.unit.test_aggregator_log_follower import KIT, Log, Subject, identity
 
 GRACE = 3600.0

@@ -36,8 +36,9 @@ from tacit.recipe.policy import AggregatorPin, Policy, WitnessLimit
 from tacit.service.app import ServiceEnv
 from tacit.time_format import date_field
 from tacit.tlog.checkpoint import COSIGNATURE, NoteKey
-from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
+from tacit.tlog.statements import OptIn
 
 KIT = RecipeKit()
 URL = "http://127.0.0.1:8090"

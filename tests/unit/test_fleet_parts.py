@@ -46,7 +46,7 @@ from tacit.ports import TransportError
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.encoder_specs import Categories
 from tacit.recipe.model import Question
-from tacit.tlog.leaves import IssuerDirectory
+from tacit.tlog.token_directories import IssuerDirectory
 from tacit.tokens.software_root import SoftwareRoot
 
 LATENCIES = st.floats(0, 5000, allow_nan=False)

@@ -21,8 +21,9 @@ from tacit.recipe.charges import charge_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.policy import AccountLimit, Policy, parse_policy
 from tacit.rules.table import check
-from tacit.tlog.leaves import LeafType, SignedLeaf, Void, sign_leaf
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
+from tacit.tlog.statements import Void
 
 KIT = RecipeKit()
 GOOD = KIT.recipe()

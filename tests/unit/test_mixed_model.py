@@ -37,7 +37,7 @@ from tacit.roles.client import report_size
 from tacit.rules.table import check
 from tacit.task.one_server import Contents
 from tacit.task.onward import Receipt, ToLeader
-from tacit.tlog.leaves import OptIn
+from tacit.tlog.statements import OptIn
 from tacit.tokens import binding
 from tacit.tokens.binding import Preimages
 from tacit.tokens.slots import TokenVerifier

@@ -34,7 +34,8 @@ from tacit.recipe import derive
 from tacit.recipe.writing.builder import propose
 from tacit.roles.jobs import prepare_leader
 from tacit.service.base.config_files import load_config
-from tacit.tlog.leaves import LeafType, OptIn, sign_leaf
+from tacit.tlog.leaves import LeafType, sign_leaf
+from tacit.tlog.statements import OptIn
 
 DRAW = SeededEntropy(b"pan_private_model")
 KIT = WatchingKit()

@@ -27,11 +27,10 @@ from tacit.recipe.policy import Policy, parse_policy
 from tacit.rules.table import check
 from tacit.time_format import moment
 from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
-from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
+from tacit.tlog.entries import BundleEntry
+from tacit.tlog.leaves import MAX_ENTRY_SIZE, LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import prove_inclusion
-from tacit.tlog.pages import BundleEntry
-from tacit.tlog.tiles import MAX_ENTRY_SIZE
 
 KIT = RecipeKit()
 CENSUS = KIT.census()

@@ -21,15 +21,7 @@ from tacit.tlog.checkpoint import (
 )
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import leaf_hash
-from tacit.tlog.tiles import (
-    Tile,
-    decode_bundle,
-    decode_index,
-    encode_bundle,
-    encode_index,
-    tile_bytes,
-    tiles_of,
-)
+from tacit.tlog.tiles import Tile, decode_bundle, decode_index, encode_bundle, encode_index, tile_bytes, tiles_of
 from tests.kit.foreign import split_tile
 
 KEY = signing_key_from_private(bytes(range(32)))

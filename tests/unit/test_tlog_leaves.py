@@ -23,11 +23,16 @@ from tacit.rules.table import check
 from tacit.signing import signing_key_from_private
 from tacit.tlog.canonical import canonical_bytes, parse_json
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, sign_checkpoint
-from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, OptIn, SeriesEnd, SignedLeaf, sign_leaf
+from tacit.tlog.entries import BundleEntry
+from tacit.tlog.hashes import Hashes
+from tacit.tlog.key_sets import OhttpConfig
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import prove_consistency, prove_inclusion
 from tacit.tlog.once import claims_of
-from tacit.tlog.pages import BundleEntry, Hashes, Head, decode_page
+from tacit.tlog.pages import Head, decode_page
+from tacit.tlog.statements import OptIn, SeriesEnd
+from tacit.tlog.token_directories import IssuerDirectory
 
 KIT = RecipeKit()
 RECIPE = KIT.recipe()

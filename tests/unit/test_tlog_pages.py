@@ -18,23 +18,12 @@ from tacit.logview.signers import LeafSigners
 from tacit.logview.view import LogState, LogView
 from tacit.ohttp import SIZE_CLASSES
 from tacit.ports import TransportError
+from tacit.tlog.entries import PAGE_SIZE, BundleEntry
+from tacit.tlog.hashes import BLOCK, Hashes, block_of
+from tacit.tlog.leaves import MAX_ENTRY_SIZE
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import prove_consistency
-from tacit.tlog.pages import (
-    BLOCK,
-    CAPACITY,
-    MAX_PAGES,
-    PAGE_SIZE,
-    PROOF_RESERVE,
-    BundleEntry,
-    Hashes,
-    Head,
-    block_of,
-    decode_page,
-    encode_pages,
-    entry_bytes,
-)
-from tacit.tlog.tiles import MAX_ENTRY_SIZE
+from tacit.tlog.pages import CAPACITY, MAX_PAGES, PROOF_RESERVE, Head, decode_page, encode_pages, entry_bytes
 
 KIT = RecipeKit()
 KEY = KIT.keys["log"]

@@ -23,8 +23,8 @@ from tacit.ohttp import REQUEST_OVERHEAD, SIZE_CLASSES
 from tacit.recipe import asking
 from tacit.recipe.asking import DECIDING_SHARE
 from tacit.tlog.cosignature import MAX_SKEW_SECONDS
-from tacit.tlog.pages import BLOCK
-from tacit.tlog.tiles import MAX_ENTRY_SIZE
+from tacit.tlog.hashes import BLOCK
+from tacit.tlog.leaves import MAX_ENTRY_SIZE
 from tacit.tokens.attestation import DEVICE_EKU, MAX_CHAIN
 from tacit.tokens.binding import TOKEN_EXTENSION_TYPE
 from tacit.version import DAP_18, DAP_19

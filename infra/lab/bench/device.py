@@ -29,7 +29,7 @@ from infra.stacks.deployment import Deployment
 from tacit import signing
 from tacit.adapters.system import OsEntropy
 from tacit.errors import Fatal
-from tacit.logview import paged, signers, view
+from tacit.logview import log_source, signers, view
 from tacit.recipe import derive, encoder
 from tacit.recipe.model import Recipe
 from tacit.service.base.config_files import load_config
@@ -48,7 +48,7 @@ REMEMBERED = (
     signers.series_in,
     pages.decode_page,
     view._included,
-    paged._proof_in,
+    log_source._proof_in,
     encoder._buckets,
     encoder._categories,
     derive.hpke_config,

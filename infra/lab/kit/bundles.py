@@ -9,10 +9,13 @@ from tacit.codec import b64url
 from tacit.logview.view import Bundle
 from tacit.signing import SigningKey
 from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
+from tacit.tlog.entries import BundleEntry
+from tacit.tlog.hashes import Hashes
+from tacit.tlog.key_sets import KeySets
 from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import prove_consistency, prove_inclusion
-from tacit.tlog.pages import BundleEntry, Hashes, Head, KeySets, encode_pages
+from tacit.tlog.pages import Head, encode_pages
 
 ORIGIN = "log.example/tacit"
 

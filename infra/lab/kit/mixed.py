@@ -24,7 +24,8 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.recipe.writing.survey import Survey
 from tacit.signing import generate_signing_key
-from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, sign_leaf
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
+from tacit.tlog.statements import OptIn
 
 
 class MixedKit(RecipeKit):

@@ -34,7 +34,8 @@ from tacit.recipe.encoder_specs import Occurrences as AskedOccurrences
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.signing import generate_signing_key
-from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, Void, sign_leaf
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
+from tacit.tlog.statements import OptIn, Void
 from tacit.tokens.slots import Slot
 
 ANALYZER_URL = "http://127.0.0.1:8086"

@@ -26,18 +26,10 @@ from tacit.recipe.writing.survey import ImportancePlan, Survey
 from tacit.signing import SigningKey, generate_signing_key
 from tacit.task import verify_key_confirmation, verify_key_of
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
-from tacit.tlog.leaves import (
-    CensusShare,
-    IssuerDirectory,
-    LeafType,
-    OhttpConfig,
-    OptIn,
-    SeriesEnd,
-    SignedLeaf,
-    SlotKey,
-    Void,
-    sign_leaf,
-)
+from tacit.tlog.key_sets import OhttpConfig
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
+from tacit.tlog.statements import CensusShare, OptIn, SeriesEnd, Void
+from tacit.tlog.token_directories import IssuerDirectory, SlotKey
 
 EPOCH = 20_000
 EPOCH_SECONDS = 86_400

@@ -25,7 +25,8 @@ from tacit.recipe.policy import AggregatorPin, Policy
 from tacit.recipe.writing.builder import propose
 from tacit.recipe.writing.survey import Survey
 from tacit.signing import generate_signing_key
-from tacit.tlog.leaves import LeafType, OptIn, SignedLeaf, Void, sign_leaf
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
+from tacit.tlog.statements import OptIn, Void
 
 SHUFFLER_URL = "http://127.0.0.1:8089"
 SHUFFLER_OPERATOR = "shuffler.example"

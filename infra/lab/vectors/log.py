@@ -12,9 +12,11 @@ from tacit.codec import b64url
 from tacit.logview.view import Bundle
 from tacit.tlog.checkpoint import COSIGNATURE, Checkpoint, Note, NoteKey, NoteSignature, sign_checkpoint
 from tacit.tlog.cosignature import cosign
-from tacit.tlog.leaves import IssuerDirectory, LeafType, OhttpConfig, SignedLeaf, SlotKey, sign_leaf
+from tacit.tlog.key_sets import OhttpConfig
+from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 from tacit.tlog.merkle import leaf_hash, prove_consistency, prove_inclusion
+from tacit.tlog.token_directories import IssuerDirectory, SlotKey
 
 WITNESS = "witness.example/tacit"
 KNOWN = 3

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tacit.methods.result import MOST_ITEM_BYTES, MOST_ITEMS
 from tacit.service.http.token_files import MOST_TOKENS
-from tacit.tlog.leaves import Blob, Hash, Key32
+from tacit.tlog.fields import Blob, Hash, Key32
 
 Token = Annotated[str, Field(pattern="^[!-~]+$")]
 """A bearer token as JSON text."""

@@ -33,11 +33,11 @@ class Limit:
 
 
 LIMITS: Mapping[str, Limit] = {
-    "relay": Limit("relay.app", 9_700, 11_100),
+    "relay": Limit("relay.app", 9_200, 10_600),
     "attester": Limit("attester.app", 11_100, 12_200),
-    "issuer": Limit("services.issuer.app", 11_300, 12_400),
-    "gateway": Limit("services.gateway.app", 14_500, 15_900),
-    "witness": Limit("services.witness.app", 11_300, 12_800),
+    "issuer": Limit("services.issuer.app", 10_900, 12_000),
+    "gateway": Limit("services.gateway.app", 13_500, 14_900),
+    "witness": Limit("services.witness.app", 10_700, 12_200),
     "helper": Limit("services.helper.app", 38_600, 39_800),
     "leader": Limit("services.leader.app", 42_100, 43_200),
     "collector": Limit("services.collector.app", 37_900, 39_000),

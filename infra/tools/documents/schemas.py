@@ -35,8 +35,12 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.recipe.writing.survey import Survey
-from tacit.tlog.leaves import CensusShare, Envelope, IssuerDirectory, OhttpConfig, OptIn, SeriesEnd, Void
-from tacit.tlog.pages import HashesBody, HeadBody, KeySetsBody, PageBody
+from tacit.tlog.hashes import HashesBody
+from tacit.tlog.key_sets import KeySetsBody, OhttpConfig
+from tacit.tlog.leaves import Envelope
+from tacit.tlog.pages import HeadBody, PageBody
+from tacit.tlog.statements import CensusShare, OptIn, SeriesEnd, Void
+from tacit.tlog.token_directories import IssuerDirectory
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 ID_PREFIX = "urn:tacit:schema:"

@@ -19,7 +19,7 @@ from tacit.recipe import derive
 from tacit.recipe.model import Recipe
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.signing import SigningKey
-from tacit.tlog.leaves import OptIn
+from tacit.tlog.statements import OptIn
 from tacit.tokens.slots import TokenVerifier
 
 

@@ -24,7 +24,8 @@ from tacit.models.parties import Issuer
 from tacit.operations.calls import call
 from tacit.ports import Transport
 from tacit.signing import SigningKey, generate_signing_key
-from tacit.tlog.leaves import IssuerDirectory, LeafType, SlotKey, sign_leaf
+from tacit.tlog.leaves import LeafType, sign_leaf
+from tacit.tlog.token_directories import IssuerDirectory, SlotKey
 from tacit.tokens.issuer_key import IssuerKey
 
 SLOTS = MAX_SLOTS
