@@ -138,5 +138,5 @@ lock:
 	    --output-file requirements-test.lock pyproject.toml
 	$(LOCK) $(call ABOVE,requirements.lock requirements-test.lock) --extra check \
 	    --output-file requirements-check.lock pyproject.toml
-	$(LOCK) --constraint requirements.lock --constraint requirements-test.lock --extra backup --extra hsm --extra postgres \
-	    --output-file requirements-production.lock pyproject.toml
+	$(LOCK) --constraint requirements.lock --constraint requirements-test.lock --extra stack --extra backup --extra hsm \
+	    --extra postgres --output-file requirements-production.lock pyproject.toml

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 
 from client_agent.agent import Agent
 from client_agent.config import AgentConfig
+from tacit.adapters.messaging.topics import LOG, parse_size
 from tacit.adapters.network.origins import is_loopback
 from tacit.errors import DecodeError, UsageError
+from tacit.extras import require_extra
 from tacit.ports import Announcer, Clock, Entropy
 from tacit.recipe.policy import Policy
 
@@ -40,8 +42,6 @@ class Hints:
             await self.announcer.close()
 
     async def _follow(self, agent: Agent, wake: asyncio.Event) -> None:
-        from tacit.service.announcements import LOG, parse_size
-
         async for announcement in self.announcer.subscribe(LOG):
             with contextlib.suppress(DecodeError):
                 parse_size(announcement.payload)
@@ -50,11 +50,12 @@ class Hints:
 
 
 def check_broker(config: AgentConfig, policy: Policy) -> None:
-    """Raise ``UsageError`` for a broker that an analyst runs (the gateway's operator may be one), and for a plain
-    connection to another machine."""
+    """Raise ``UsageError`` for a broker that an analyst runs (the gateway's operator may be one), for a plain
+    connection to another machine, and where no client for a broker is installed."""
     wanted = config.announcements
     if wanted is None:
         return
+    require_extra("a device that follows announcements", "messaging", "aiomqtt")
     if wanted.operator in {config.gateway.name, *(policy.analysts or {})}:
         raise UsageError("announcements: the broker must not be run by an analyst, who would see this device's address")
     if not wanted.tls and not config.insecure_http and not is_loopback(wanted.host):

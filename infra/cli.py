@@ -27,7 +27,7 @@ from infra.views.plain import visible
 from infra.views.policy_words import for_authors
 from tacit import __version__
 from tacit.errors import Abort, Fatal, HarmfulToRetryError, Refusal, TacitError
-from tacit.extras import LABORATORY, missing_laboratory
+from tacit.extras import LABORATORY, missing_laboratory, missing_module
 from tacit.native_level import wanted_level
 from tacit.ports import TransportError
 
@@ -208,11 +208,13 @@ def _of_system(error: OSError) -> str:
 
 def _lacking(error: ModuleNotFoundError, arguments: Sequence[str]) -> str:
     """What is said where a part of Tacit is not installed. Raises ``error`` where it is about anything else."""
-    name = error.name or ""
+    name, command = error.name or "", " ".join(("tacit", *_wanted(arguments)[:1]))
+    if (missing := missing_module(command, error)) is not None:
+        return str(missing)
     if name.partition(".")[0] not in PACKAGES:
         raise error
     if f"{name}.".startswith(f"{LABORATORY}."):
-        return str(missing_laboratory(f"tacit {_wanted(arguments)[0]}"))
+        return str(missing_laboratory(command))
     return f"this image has no {name}: it holds only the code of one organisation's part"
 
 

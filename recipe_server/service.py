@@ -19,12 +19,12 @@ from recipe_server.records import LoggedRecipe, PublishedResult
 from recipe_server.result_pages import ResultPage, ResultPages
 from recipe_server.results import Result
 from recipe_server.store import RecipeStore, RecipeTx
+from tacit.adapters.messaging.topics import KEYS, LOG, RECIPES, encode_size
 from tacit.codec import b64url
 from tacit.errors import CryptoError, Fatal, Refusal
 from tacit.models.forms import form_of
 from tacit.ports import Announcer, Clock
 from tacit.recipe.logged import in_full, recipe_state, stated, summary
-from tacit.service.announcements import KEYS, LOG, RECIPES, encode_size
 from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import get_logger
 from tacit.service.readiness import Durable

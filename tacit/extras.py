@@ -20,6 +20,16 @@ from tacit.errors import UsageError
 UNKNOWN_SOURCE = "/path/to/the/wheel/of/tacit.whl"
 LABORATORY = "infra.lab"
 """The laboratory's package; its folder in a checkout is of the same name."""
+PARTS = {
+    "cli": ("aiohttp", "rich", "typer"),
+    "server": (
+        "aiosqlite", "alembic", "Crypto", "gmpy2", "prometheus_client", "sqlalchemy", "uvloop",
+    ),
+    "admin": ("argon2", "fido2", "jinja2", "joserfc"),
+    "messaging": ("aiomqtt", "redis"),
+}  # fmt: skip
+"""The extras that make a stack of what a device installs, and the modules by which one notices that they are missing.
+They are imported as if they were there; ``missing_module`` says what a failed import means."""
 FLEET, FLEET_PACKAGES = "fleet", ("matplotlib", "numpy", "psutil")
 """The extra of ``tacit fleet``, and the packages of it."""
 
@@ -43,6 +53,12 @@ def missing_extra(what: str, extra: str, *packages: str) -> UsageError:
     """The error that ``what`` needs ``packages``, with the command that installs the extras (``extra``: names with
     commas)."""
     return UsageError(f"{what} needs {', '.join(packages)}; install it with: {install_command(extra)}")
+
+
+def missing_module(what: str, error: ModuleNotFoundError) -> UsageError | None:
+    """The error that ``what`` needs the part of Tacit to which the module belongs; None for any other module."""
+    module = (error.name or "").partition(".")[0]
+    return next((missing_extra(what, extra, module) for extra, modules in PARTS.items() if module in modules), None)
 
 
 def install_command(extra: str) -> str:

@@ -7,10 +7,15 @@ import shutil
 import subprocess
 import sys
 import tarfile
-from importlib.metadata import Distribution, distribution
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from importlib.metadata import Distribution, distribution, distributions
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
+
+from tests.kit.processes import running
 
 ROOT = Path(__file__).resolve().parents[1]
 SUPPORTED = ("3.11", "3.12", "3.13")
@@ -76,16 +81,17 @@ def unpacked(sdist: Path, folder: Path) -> Path:
 class Installed:
     """An empty environment with the wheel in it, and programs run there. Nothing of the checkout is on its path."""
 
-    def __init__(self, folder: Path, wheel: Path) -> None:
+    def __init__(self, folder: Path, wheel: Path, *extras: str) -> None:
         """Without network: the wheel comes in without its dependencies, and of the packages that the tests run with,
-        those that it requires without extras (with what these require) are linked into a folder on the path."""
+        those that it requires with ``extras`` (with what these require) are linked into a folder on the path."""
         self.folder, self._bin = folder, folder / "venv" / "bin"
         subprocess.run(
             [sys.executable, "-m", "venv", "--without-pip", str(folder / "venv")], check=True, timeout=SECONDS
         )
         self.add(wheel)
         (self.packages,) = (folder / "venv" / "lib").glob("python*/site-packages")
-        _link_requirements(folder / "requirements")
+        self.requirements = folder / "requirements"
+        _link_requirements(self.requirements, self.packages, extras)
         (self.packages / "requirements.pth").write_text(f"{folder / 'requirements'}\n")
 
     def add(self, wheel: Path) -> None:
@@ -93,6 +99,26 @@ class Installed:
         pip = [sys.executable, "-m", "pip", "--python", str(self._bin / "python"), "install", "--quiet"]
         alone = ["--disable-pip-version-check", "--no-index", "--no-deps", "--no-compile", str(wheel)]
         subprocess.run([*pip, *alone], check=True, timeout=SECONDS, capture_output=True)
+
+    def size(self) -> int:
+        """Bytes of Tacit and of what it requires here, without bytecode, as pip writes them into an empty folder."""
+        files = [*self.packages.rglob("*"), *(file for top in self.requirements.iterdir() for file in _below(top))]
+        return sum(file.stat().st_size for file in files if file.is_file() and file.suffix != ".pyc")
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.program("python")
+
+    def program(self, name: str) -> Path:
+        """The path of a program of the environment."""
+        return self._bin / name
+
+    def started(self, program: str, *arguments: str, **options: Any) -> AbstractContextManager[subprocess.Popen[Any]]:
+        """A process of ``program``, in the same surroundings as those of ``run``."""
+        home = self.folder / "home"
+        options = {"cwd": home, "env": without_compiler(home), **options}
+        return running([str(self.program(program)), *arguments], **options)
 
     def run(
         self, program: str, *arguments: str, environment: dict[str, str] | None = None
@@ -111,15 +137,20 @@ class Installed:
         )
 
 
-def _link_requirements(folder: Path) -> None:
+def _below(top: Path) -> Iterator[Path]:
+    return top.resolve().rglob("*") if top.is_dir() else iter((top,))
+
+
+def _link_requirements(folder: Path, packages: Path, extras: Sequence[str]) -> None:
     folder.mkdir()
+    (tacit,) = distributions(name="tacit", path=[str(packages)])
     found: dict[tuple[str, str], Distribution] = {}
-    todo = [("tacit", "")]
+    todo = [("tacit", extra) for extra in ("", *extras)]
     while todo:
         name, extra = todo.pop()
         if (name, extra) in found:
             continue
-        found[name, extra] = distribution(name)
+        found[name, extra] = tacit if name == "tacit" else distribution(name)
         for requirement in map(Requirement, found[name, extra].requires or ()):
             if requirement.marker is None or requirement.marker.evaluate({"extra": extra}):
                 todo.extend((requirement.name, one) for one in ("", *requirement.extras))

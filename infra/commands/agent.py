@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,10 +17,9 @@ from tacit.errors import UsageError
 from tacit.methods.base.statistics import MAX_OCCURRENCES
 
 if TYPE_CHECKING:
-    from client_agent.common import Common
     from client_agent.config import AgentConfig
     from client_agent.journal import Entry
-    from infra.views.agent_lines import AgentLines, Fields
+    from infra.views.agent_lines import Fields
 
 app = typer.Typer(help="Run one device's agent, or read its journal.", no_args_is_help=True)
 app.command("host")(hosting.host)
@@ -50,79 +48,37 @@ def run(
     tacit agent run --config .tacit/agents/0/agent.json
     """
     from client_agent.config import AgentConfig
+    from client_agent.process import json_lines, run_agents
     from tacit.service.base.config_files import load_config
 
     configs = [load_config(path, AgentConfig) for path in config]
-    lines = None if as_json or not sys.stderr.isatty() else _lines(len(configs))
-    failed = asyncio.run(_run(configs, lines, once=once, until=until))
+    if as_json or not sys.stderr.isatty():
+        failed = asyncio.run(run_agents(configs, json_lines(), once=once, until=until))
+    else:
+        failed = asyncio.run(_run_with_lines(configs, once=once, until=until))
     if failed:
         raise typer.Exit(1)
 
 
-def _lines(agents: int) -> AgentLines:
-    """The lines of a terminal; without one, an agent loads nothing of this."""
+async def _run_with_lines(configs: list[AgentConfig], *, once: bool, until: float | None) -> bool:
+    """Run the agents beside a terminal, in whose lines they share what they report alike."""
+    from client_agent.process import run_agents
     from infra.views.agent_lines import AgentLines
     from infra.views.terminal import notes
 
-    return AgentLines(agents, notes(), SystemClock())
+    lines = AgentLines(len(configs), notes(), SystemClock())
 
+    def tell(agent: int, event: str, told: Fields) -> None:
+        if event not in {"started", "stopped"}:  # said once of all of them
+            lines.tell(agent, event, told)
 
-async def _run(configs: list[AgentConfig], lines: AgentLines | None, *, once: bool, until: float | None) -> bool:
-    """Run the agents; return whether a single step (``once``) could not read the log."""
-    from client_agent.common import Common
-
-    stop = asyncio.Event()
     if not once:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop.set)
-        if until is not None:
-            loop.call_later(until, stop.set)
-    async with Common() as common:
-        agents = (_run_one(config, number, lines, stop, common, once=once) for number, config in enumerate(configs))
-        if lines is None:
-            return any(await asyncio.gather(*agents))
-        if not once:
-            lines.started()
-        async with lines.flushed():
-            failures = await asyncio.gather(*agents)
-        if not once:
-            lines.stopped()
-        return any(failures)
-
-
-async def _run_one(
-    config: AgentConfig, number: int, lines: AgentLines | None, stop: asyncio.Event, common: Common, *, once: bool
-) -> bool:
-    """Run one agent to its end, reporting to ``lines`` or the log; ``number`` is its place on the command line."""
-    from client_agent.embedding import at_work
-    from client_agent.journal import Fact
-    from client_agent.runner import Watch, opened_agent
-    from tacit.service.base.log import get_logger
-
-    log, clock = get_logger("agent"), SystemClock()
-
-    def report(event: str, told: Fields) -> None:
-        if lines is None:
-            log.info(event, agent=number, **told)
-        else:
-            lines.tell(number, event, told)
-
-    async with opened_agent(config, clock, common=common) as (agent, store):
-        if once:
-            watch = Watch(store, report)
-            await watch.recall()
-            await agent.step()
-            await watch.look()
-            return bool(await store.fact(Fact.LOG_TROUBLE))
-        if lines is None:
-            log.info("started", agent=number)
-        try:
-            await at_work(agent, store, config, clock, stop, report)
-        finally:
-            if lines is None:
-                log.info("stopped", agent=number)
-    return False
+        lines.started()
+    async with lines.flushed():
+        failed = await run_agents(configs, tell, once=once, until=until)
+    if not once:
+        lines.stopped()
+    return failed
 
 
 @app.command("journal")

@@ -113,9 +113,9 @@ async def _redis(folder: Path, settings: dict[str, str]) -> str:
 async def _broker(folder: Path, settings: dict[str, str]) -> str:
     """Read the recipe server's announcement that the broker retains, which shows that both work. Returns the log's size
     in words."""
+    from tacit.adapters.messaging.topics import LOG, parse_size
     from tacit.adapters.system import OsEntropy, SystemClock
     from tacit.adapters.waiting import first_of
-    from tacit.service.announcements import LOG, parse_size
     from tacit.service.base.backends import AnnouncerConfig, make_announcer
     from tacit.service.base.config_files import parse_config
 

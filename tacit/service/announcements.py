@@ -1,8 +1,6 @@
-"""What is announced, and how a service reacts to it: it looks at the log now rather than later.
+"""How a service reacts to an announcement of the log: it looks at the log now rather than later.
 
-An announcement says how many entries the log has, and its topic says which kind was added. It carries no authority: a
-service that hears one fetches and verifies as always, not more often than every ``REST_SECONDS``, and polls without
-one.
+It fetches and verifies as always, not more often than every ``REST_SECONDS``, and polls without an announcement.
 """
 
 from __future__ import annotations
@@ -13,26 +11,13 @@ from collections.abc import AsyncIterator
 
 from aiohttp import web
 
+from tacit.adapters.messaging.topics import LOG, parse_size
 from tacit.errors import DecodeError
 from tacit.ports import Announcer, Clock
 from tacit.service.app import SERVICE_ENV, SERVICE_NAME
 from tacit.service.base.backends import AnnouncerConfig, make_announcer
 
-LOG, KEYS, RECIPES = "tacit/v1/log", "tacit/v1/keys", "tacit/v1/recipes"
 REST_SECONDS = 0.25
-_MAX_DIGITS = 15
-
-
-def encode_size(size: int) -> bytes:
-    """The payload that says that the log has ``size`` entries."""
-    return b"%d" % size
-
-
-def parse_size(payload: bytes) -> int:
-    """The size in a payload: decimal digits without leading zeros. Raises ``DecodeError``."""
-    if len(payload) > _MAX_DIGITS or not payload.isdigit() or (payload[:1] == b"0" and payload != b"0"):
-        raise DecodeError("not an announcement of a log's size")
-    return int(payload)
 
 
 def wake_on_announcements(

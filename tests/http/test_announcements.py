@@ -28,11 +28,12 @@ from recipe_server.config import RecipeServerConfig
 from recipe_server.handlers import RECIPES as RECIPE_SERVICE
 from tacit import ohttp
 from tacit.adapters.messaging.mqtt import Broker, MqttAnnouncer
+from tacit.adapters.messaging.topics import KEYS, LOG, RECIPES, encode_size, parse_size
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url
 from tacit.errors import DecodeError, UsageError
 from tacit.ports import MAX_ANNOUNCEMENT, Announcement, HttpResponse, Subscription, TransportError
-from tacit.service.announcements import KEYS, LOG, RECIPES, encode_size, parse_size, wake_on_announcements
+from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import ServiceEnv, make_app
 from tacit.service.base.backends import AnnouncerConfig, RedisConfig, make_announcer
 from tacit.service.base.secret_files import write_secret

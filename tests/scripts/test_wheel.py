@@ -1,10 +1,14 @@
-"""The wheel: what is in it, and that Tacit works from it alone, with a C compiler and without one."""
+"""The wheel: what is in it, and that Tacit works from it alone, with a C compiler and without one; what a device
+installs of it, and that each extra does its job without the others."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
+import signal
 import subprocess
+import time
 import tomllib
 import zipfile
 from pathlib import Path
@@ -12,8 +16,18 @@ from typing import Any
 
 import pytest
 
+from infra.base.free_ports import free_ports
+from infra.stacks.agents import provision_agents
+from infra.stacks.layout import Layout
+from infra.stacks.new_layout import create_layout
+from infra.stacks.options import StackOptions
 from tacit import __version__
+from tacit.adapters.network.http import HttpTransport
+from tacit.adapters.system import OsEntropy
 from tests.conftest import skip_or_fail
+from tests.e2e import test_node_device
+from tests.e2e.test_node_device import DEVICES, FLOOR, publish
+from tests.e2e.test_up import Operator, Stack, collected
 from tests.installed import (
     IMPORT_EVERYTHING,
     ROOT,
@@ -26,6 +40,7 @@ from tests.installed import (
     with_compiler,
     without_compiler,
 )
+from tests.kit.processes import ReadyProcess
 
 pytest.importorskip("hatchling", reason="hatchling absent; run make install")
 PACKAGES = sorted(
@@ -34,6 +49,20 @@ PACKAGES = sorted(
 LABORATORY = ROOT / "infra" / "lab"
 TRAINING = ("tacit.learning.", "tacit.operations.learning.", "infra.authoring.learning", "infra.views.learn_view")
 """Modules of the training of models, which need the extra ``learn``; no service or device loads them without it."""
+stack = test_node_device.stack
+MOST_BYTES = 45_000_000
+"""What a device installs, Tacit included and pip and bytecode not."""
+JOBS = {
+    "accounting": ["python", "-c", "from tacit.accounting.accountants import require_library; require_library()"],
+    "backup": ["python", "-c", "import infra.backing.sealed_files, pyrage"],
+    "cli": ["tacit", "recipe", "--help"],
+    "hsm": ["python", "-c", "import tacit.service.base.hsm, pkcs11"],
+    "learn": ["python", "-c", "import client_agent.training, tacit.learning.local, numpy"],
+    "messaging": ["python", "-c", "import tacit.adapters.messaging.mqtt, tacit.adapters.messaging.redis_replay"],
+    "operator": ["python", "-c", "import tacit.operations.tables, pandas, pyarrow"],
+    "postgres": ["python", "-c", "import tacit.adapters.databases.postgres, asyncpg"],
+}
+"""What each extra is for, where that is not to run a service."""
 STORES = (
     *(f"services.{name}.schema" for name in ("admin.storage", "collector", "helper", "issuer", "leader", "witness")),
     *("attester.schema", "recipe_server.schema", "services.gateway.store"),
@@ -86,8 +115,14 @@ def laboratory_wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def pure(pure_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """An installation of the wheel without native code."""
-    return Installed(tmp_path_factory.mktemp("installed"), pure_wheel)
+    """An installation of the wheel without native code, with all parts of a stack."""
+    return Installed(tmp_path_factory.mktemp("installed"), pure_wheel, "stack")
+
+
+@pytest.fixture(scope="module")
+def device(pure_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """An installation of the wheel without any extra, as a device has it, and without native code."""
+    return Installed(tmp_path_factory.mktemp("device"), pure_wheel)
 
 
 def _everything(installed: Installed, environment: dict[str, str] | None = None) -> dict[str, Any]:
@@ -153,7 +188,7 @@ def test_a_command_of_the_laboratory_says_how_to_get_it(pure: Installed, pure_wh
 def test_with_both_wheels_the_commands_of_the_laboratory_are_there(
     pure_wheel: Path, laboratory_wheel: Path, tmp_path: Path
 ) -> None:
-    both = Installed(tmp_path, pure_wheel)
+    both = Installed(tmp_path, pure_wheel, "stack")
     both.add(laboratory_wheel)
     for command in ("demo", "bench", "fleet", "vectors"):
         done = both.run("tacit", command, "--help")
@@ -176,7 +211,7 @@ def test_an_installed_tacit_says_its_version_makes_a_key_and_has_no_stack_to_lis
 
 
 @pytest.mark.slow
-def test_every_module_imports_from_the_wheel_without_extras_and_without_a_compiler(pure: Installed) -> None:
+def test_every_module_imports_from_the_wheel_with_the_stack_and_without_a_compiler(pure: Installed) -> None:
     found = _everything(pure)
     assert found["seen"] > 300
     assert_training_alone_lacks_numpy(found["failed"])
@@ -206,11 +241,11 @@ def test_an_installed_tacit_writes_the_schemas_and_makes_every_database(pure: In
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_kernels_come_with_a_wheel_or_are_compiled_on_first_use(source: Path, pure_wheel: Path, tmp_path: Path) -> None:
     compiled = build(source, "wheel", tmp_path / "built", with_compiler(tmp_path))
-    with_kernels = Installed(tmp_path, compiled)
+    with_kernels = Installed(tmp_path, compiled, "stack")
     assert compiled.name.startswith(f"tacit-{__version__}-py3-none-linux_")
     came_along = _everything(with_kernels)
     (tmp_path / "later").mkdir()
-    later = Installed(tmp_path / "later", pure_wheel)
+    later = Installed(tmp_path / "later", pure_wheel, "stack")
     on_first_use = _everything(later, with_compiler(later.folder / "home"))
     for found in (came_along, on_first_use):
         assert found["level"] != "off"
@@ -227,7 +262,7 @@ def test_pip_installs_the_wheel_on_every_supported_python_and_every_module_impor
     if program is None:
         skip_or_fail(f"python{version}", f"no python{version} on the path")
     subprocess.run([str(program), "-m", "venv", "venv"], check=True, timeout=SECONDS, cwd=tmp_path)
-    pip = ["venv/bin/python", "-m", "pip", "install", "--quiet", "--only-binary", ":all:", str(pure_wheel)]
+    pip = ["venv/bin/python", "-m", "pip", "install", "--quiet", "--only-binary", ":all:", f"{pure_wheel}[stack]"]
     done = subprocess.run(pip, capture_output=True, text=True, check=False, timeout=SECONDS, cwd=tmp_path)
     if done.returncode != 0:
         skip_or_fail(f"python{version}", f"pip could not install the requirements: {done.stderr.strip()[-200:]}")
@@ -242,3 +277,97 @@ def test_pip_installs_the_wheel_on_every_supported_python_and_every_module_impor
         env=without_compiler(tmp_path),
     )
     assert_training_alone_lacks_numpy(json.loads(imported.stdout)["failed"])
+
+
+@pytest.fixture
+def unstarted(tmp_path: Path) -> Layout:
+    """The files of a stack that does not run."""
+    return create_layout(tmp_path / "stack", StackOptions(epoch_seconds=60), OsEntropy(), time.time())
+
+
+def test_a_device_installs_little_and_its_agent_works_without_a_stack(device: Installed, unstarted: Layout) -> None:
+    (config,) = provision_agents(unstarted, 1, OsEntropy(), time.time())
+    done = device.run("tacit-agent", "--config", str(config), "--once")
+    events = [json.loads(line)["event"] for line in done.stderr.splitlines()]
+    assert device.size() < MOST_BYTES
+    assert (done.returncode, done.stdout, events) == (1, "", ["log-trouble"])
+    assert (config.parent / "agent.sqlite3").exists()
+
+
+def test_what_a_device_has_not_is_one_line(device: Installed, pure_wheel: Path, unstarted: Layout) -> None:
+    (config,) = provision_agents(unstarted, 1, OsEntropy(), time.time())
+    told = {"host": "127.0.0.1", "port": 9, "delay_seconds": 1, "operator": "broker", "tls": False}
+    config.write_text(json.dumps({**json.loads(config.read_text()), "announcements": told}))
+    for program, arguments, part in (
+        ("tacit", ["--help"], "the command tacit needs typer; install it with: {}[cli]"),
+        (
+            "tacit-agent",
+            ["--config", str(config)],
+            "a device that follows announcements needs aiomqtt; install it with: {}[messaging]",
+        ),
+    ):
+        done = device.run(program, *arguments)
+        line = part.format(f"{device.python} -m pip install '{pure_wheel}").replace("]", "]'")
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{program}: {line}\n")
+
+
+@pytest.mark.slow
+async def test_devices_with_the_base_alone_contribute_and_are_counted(
+    device: Installed, stack: Stack, tmp_path: Path
+) -> None:
+    configs = provision_agents(stack.layout, DEVICES, OsEntropy(), time.time())
+    flags = [word for path in configs for word in ("--config", str(path))]
+    output = tmp_path / "devices"
+    async with HttpTransport() as http:
+        operator = Operator(stack, http)
+        with output.open("wb") as sink, device.started("tacit-agent", *flags, stderr=sink) as process:
+            recipe = await publish(stack, http)
+
+            def sent() -> int:
+                events = [json.loads(line) for line in output.read_text().splitlines()]
+                return sum(event["event"] == "sent" for event in events)
+
+            async def enough() -> bool:
+                return sent() >= FLOOR and time.time() > recipe.interval.end
+
+            await operator.until("reports", enough, seconds=90)
+            await asyncio.sleep(max(0.0, recipe.interval.end - time.time()))
+            result = await collected(operator, recipe)
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 0
+        assert result["report_count"] == sent()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("extra", JOBS)
+def test_an_extra_alone_does_its_job(extra: str, pure_wheel: Path, tmp_path: Path) -> None:
+    done = Installed(tmp_path, pure_wheel, extra).run(*JOBS[extra])
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("extra", "name"), [("server", "leader"), ("admin", "admin")])
+async def test_a_service_runs_with_its_extra_alone_and_without_says_which(
+    extra: str, name: str, pure_wheel: Path, unstarted: Layout, tmp_path: Path
+) -> None:
+    config = unstarted.configs[name]
+    document = json.loads(config.read_text())
+    (port,) = free_ports(1)
+    config.write_text(json.dumps({**document, "listen": {**document["listen"], "port": port}}))
+    (tmp_path / extra).mkdir()
+    (tmp_path / "less").mkdir()
+    less = Installed(tmp_path / "less", pure_wheel, "cli" if extra == "server" else "server")
+    done = less.run("tacit", "serve", name, "--config", str(config))
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert done.stderr.startswith("tacit: tacit serve needs ")
+    assert done.stderr.endswith(f"[{extra}]'\n")
+    installed = Installed(tmp_path / extra, pure_wheel, extra)
+    command = [str(installed.program("tacit")), "serve", name, "--config", str(config)]
+    home = without_compiler(installed.folder / "home")
+    with ReadyProcess(command, tmp_path / "log", environment=home) as process:
+        url = process.ready()["url"]
+        async with HttpTransport() as http:
+            assert (await http.request("GET", f"{url}/healthz")).status == 200
+            assert (await http.request("GET", f"{url}/readyz")).status in {200, 503}, "503 names others that do not run"
+        process.signal(signal.SIGTERM)
+        assert process.wait() == 0

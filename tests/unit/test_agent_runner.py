@@ -17,10 +17,10 @@ from client_agent.hints import Hints
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.runner import Watch, keep_running
 from infra.lab.kit.clock import SimClock, settle
+from tacit.adapters.messaging.topics import LOG
 from tacit.backoff import NEVER
 from tacit.errors import Fatal
 from tacit.ledger.account import Cost
-from tacit.service.announcements import LOG
 from tests.kit.announcer import MemoryAnnouncer
 
 

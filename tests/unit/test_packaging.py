@@ -19,9 +19,12 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tacit import __version__
+from tacit.extras import PARTS
 from tests.installed import SUPPORTED
 
 ROOT = Path(__file__).resolve().parents[2]
+MOST_PACKAGES = 8
+"""How many distributions a device may install beside Tacit, not counting what these need themselves."""
 UNLOCKED = {"ray", "peers"}
 """Extras that nothing here needs; peers wants a NumPy from before the locked one."""
 FOR_OTHERS = {"async-timeout", "colorama", "typing-extensions", "tzdata"}
@@ -70,15 +73,11 @@ def pins(name: str) -> dict[str, list[str]]:
 def test_the_locks_pin_every_dependency_with_hashes_and_no_host_and_none_twice(project: dict[str, Any]) -> None:
     locks = {name: pins(name) for name in ("requirements.lock", "requirements-test.lock", "requirements-check.lock")}
     versions = {package: found for lock in locks.values() for package, found in lock.items()}
-    extras = project["project"]["optional-dependencies"]
-    locked = [requirement for name, extra in extras.items() if name not in UNLOCKED for requirement in extra]
+    locked = asked(project, *(project["project"]["optional-dependencies"].keys() - UNLOCKED))
     unmet = [
-        line
-        for line, requirement in (
-            (line, Requirement(line))
-            for line in (*project["project"]["dependencies"], *locked, "hatchling", "editables")
-        )
-        if not all(map(requirement.specifier.contains, versions.get(canonicalize_name(requirement.name), ["none"])))
+        str(one)
+        for one in (*locked, *map(Requirement, ("hatchling", "editables")))
+        if not all(map(one.specifier.contains, versions.get(canonicalize_name(one.name), ["none"])))
     ]
     assert unmet == []
     assert len(versions) == sum(map(len, locks.values()))
@@ -87,30 +86,61 @@ def test_the_locks_pin_every_dependency_with_hashes_and_no_host_and_none_twice(p
 
 def test_the_demo_is_installed_with_what_it_needs_and_nothing_else(project: dict[str, Any]) -> None:
     locked = set(pins("requirements.lock"))
-    asked = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["demo"]]
-    needed = closure([*map(Requirement, asked), Requirement("hatchling"), Requirement("editables")])
+    needed = closure([*asked(project, "demo"), Requirement("hatchling"), Requirement("editables")])
     assert needed - locked == set()
     assert locked - needed <= FOR_OTHERS
 
 
 def test_a_server_is_installed_from_a_lock_that_is_whole_and_agrees_with_the_others(project: dict[str, Any]) -> None:
-    production, extras = pins("requirements-production.lock"), project["project"]["optional-dependencies"]
-    asked = [*project["project"]["dependencies"], *extras["backup"], *extras["hsm"], *extras["postgres"]]
-    needed = closure(list(map(Requirement, asked)))
+    production = pins("requirements-production.lock")
+    needed = closure(asked(project, "stack", "backup", "hsm", "postgres"))
     assert needed - set(production) == set()
-    assert {"asyncpg", "pyrage"} <= needed
+    assert {"asyncpg", "pyrage", "redis", "fido2"} <= needed
     assert set(production) - needed <= FOR_OTHERS, "nothing of the demo, the tests or the checks"
     others = {**pins("requirements.lock"), **pins("requirements-test.lock")}
     assert {name: others[name] for name in production} == production, "what is tested is what runs"
 
 
 def test_aiohttp_stays_where_its_private_attributes_are_known(project: dict[str, Any]) -> None:
-    (line,) = [one for one in project["project"]["dependencies"] if one.startswith("aiohttp")]
+    (specifier,) = {one.specifier for one in asked(project, "stack") if one.name == "aiohttp"}
     (version,) = pins("requirements.lock")["aiohttp"]
     major, minor, _ = map(int, version.split("."))
-    specifier = Requirement(line).specifier
     assert specifier.contains(f"{major}.{minor}.99")
     assert not specifier.contains(f"{major}.{minor + 1}.0")
+
+
+def test_a_device_installs_few_packages_and_a_stack_all_that_its_parts_name(project: dict[str, Any]) -> None:
+    device = {canonicalize_name(one.name) for one in asked(project)}
+    stack = {canonicalize_name(one.name) for one in asked(project, "stack")}
+    modules = packages_distributions()
+    parts = {canonicalize_name(modules[name][0]) for names in PARTS.values() for name in names}
+    assert len(device) <= MOST_PACKAGES
+    assert stack - device == parts, "what an import of each of them without its part says: tacit.extras.PARTS"
+    assert {name for name in PARTS if PARTS[name]} | {"stack"} <= project["project"]["optional-dependencies"].keys()
+
+
+def test_a_part_brings_the_modules_that_are_said_to_be_its(project: dict[str, Any]) -> None:
+    for part, names in PARTS.items():
+        own = {canonicalize_name(one.name) for one in map(Requirement, lines_of(project, part))} - {"tacit"}
+        assert own == {canonicalize_name(packages_distributions()[name][0]) for name in names}
+
+
+def lines_of(project: dict[str, Any], extra: str) -> list[str]:
+    """What an extra asks for; the empty name stands for what Tacit asks for in any case."""
+    found = project["project"]
+    return list(found["optional-dependencies"][extra] if extra else found["dependencies"])
+
+
+def asked(project: dict[str, Any], *extras: str) -> list[Requirement]:
+    """What Tacit asks for with ``extras``, and with those that these name."""
+    found: dict[str, list[Requirement]] = {}
+    todo = ["", *extras]
+    while todo:
+        if (extra := todo.pop()) not in found:
+            lines = list(map(Requirement, lines_of(project, extra)))
+            found[extra] = [one for one in lines if one.name != "tacit"]
+            todo += [name for one in lines if one.name == "tacit" for name in one.extras]
+    return [one for lines in found.values() for one in lines]
 
 
 def closure(todo: list[Requirement]) -> set[str]:

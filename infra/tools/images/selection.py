@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 import tacit
 from infra.tools.images.domains import ELSEWHERE, OWN, Domain, foreign_to
 from tacit.errors import Fatal, UsageError
-from tacit.extras import missing_extra, require_extra
+from tacit.extras import PARTS, missing_extra, require_extra
 
 if TYPE_CHECKING:
     from grimp import ImportGraph
 
 DRIVERS = {"sqlalchemy": ("aiosqlite", "asyncpg")}
 """Distributions that another one loads by the name in a database's URL."""
-EXTRAS = ("backup", "postgres")
+EXTRAS = ("backup", "postgres", *PARTS)
 """The extras of Tacit that an image has."""
 SKIPPED = ("__pycache__",)
 

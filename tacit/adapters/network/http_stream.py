@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tacit.adapters.network.origins import require_secure_url
 from tacit.adapters.network.tls import ClientTls, tls_reason
+from tacit.extras import require_extra
 from tacit.ports import HttpResponse, TransportError
 
 if TYPE_CHECKING:
@@ -65,6 +66,7 @@ class Streams:
     async def get(self, url: str, headers: Mapping[str, str]) -> AsyncIterator[Stream]:
         """Request ``url`` and yield the response. Raises ``UsageError`` for a URL that P7 forbids, and
         ``TransportError``."""
+        require_extra("a stream of events", "cli", "aiohttp")
         import aiohttp
 
         encrypted = require_secure_url(url, insecure_http=self._insecure_http).startswith("https://")
