@@ -20,12 +20,12 @@ from client_agent.panprivate.watches import Watches
 from client_agent.training import Ask, Trainer
 from tacit.methods.base.method import Answer, Measurement
 from tacit.models.devices import device_side
-from tacit.models.interfaces.watched import is_watched
 from tacit.ports import Clock, Entropy
 from tacit.recipe import derive
 from tacit.recipe.encoder import MISSING, encoder_of, misread
 from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
+from tacit.recipe.watch_work import is_watched
 
 READ_TOGETHER = 4
 """How many data are read concurrently; beside them, one round at a time trains."""

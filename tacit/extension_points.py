@@ -12,6 +12,43 @@ from typing import Any, Final, Generic, TypeVar
 
 T = TypeVar("T")
 
+
+class ByName(MutableMapping[str, T], Generic[T]):
+    """What lies at ``places``, texts such as ``package.module:Attribute``, by name. Each is imported when it is first
+    asked for; ``made`` makes it of the attribute (default: it is the attribute)."""
+
+    def __init__(self, places: Mapping[str, str], made: Callable[[Any], T] = lambda attribute: attribute) -> None:
+        self._places: dict[str, str | None] = dict(places)
+        self._made = made
+        self._imported: dict[str, T] = {}
+
+    def __getitem__(self, name: str) -> T:
+        """What has this name. Raises ``KeyError`` if nothing has."""
+        if name not in self._imported and (place := self._places[name]) is not None:
+            module, _, attribute = place.partition(":")
+            self._imported[name] = self._made(getattr(import_module(module), attribute))
+        return self._imported[name]
+
+    def __setitem__(self, name: str, value: T) -> None:
+        self._places.setdefault(name, None)
+        self._imported[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        del self._places[name]
+        self._imported.pop(name, None)
+
+    def __contains__(self, name: object) -> bool:
+        """Whether something has this name; imports nothing."""
+        return name in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        """The names in their order; imports nothing."""
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+
 METHODS: Final = {
     "krr": "tacit.methods.krr:Krr",
     "rappor": "tacit.methods.rappor:Rappor",
@@ -72,37 +109,13 @@ SHUFFLER_SIDES: Final = {
 """What the shuffler does for a model that has one, or may have one."""
 
 
-class ByName(MutableMapping[str, T], Generic[T]):
-    """What lies at ``places``, texts such as ``package.module:Attribute``, by name. Each is imported when it is first
-    asked for; ``made`` makes it of the attribute (default: it is the attribute)."""
-
-    def __init__(self, places: Mapping[str, str], made: Callable[[Any], T] = lambda attribute: attribute) -> None:
-        self._places: dict[str, str | None] = dict(places)
-        self._made = made
-        self._imported: dict[str, T] = {}
-
-    def __getitem__(self, name: str) -> T:
-        """What has this name. Raises ``KeyError`` if nothing has."""
-        if name not in self._imported and (place := self._places[name]) is not None:
-            module, _, attribute = place.partition(":")
-            self._imported[name] = self._made(getattr(import_module(module), attribute))
-        return self._imported[name]
-
-    def __setitem__(self, name: str, value: T) -> None:
-        self._places.setdefault(name, None)
-        self._imported[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        del self._places[name]
-        self._imported.pop(name, None)
-
-    def __contains__(self, name: object) -> bool:
-        """Whether something has this name; imports nothing."""
-        return name in self._places
-
-    def __iter__(self) -> Iterator[str]:
-        """The names in their order; imports nothing."""
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
+PAN_PRIVACY: Final[ByName[Any]] = ByName(
+    {
+        "check-public-key": "tacit.panprivate.elgamal:PublicKey",
+        "ciphertexts-of-cell": "tacit.panprivate.stored:PARTS",
+        "sealed-share-size": "tacit.panprivate.two_servers:sealed_size",
+        "open-share": "tacit.panprivate.two_servers:opened_share",
+        "read-state-keys": "tacit.aggregator.state_keys:read_state_keys",
+    }
+)
+"""What servers and readers of recipes need of local pan-privacy, once a recipe's devices watch an event."""

@@ -65,6 +65,16 @@ class TransportError(Exception):
         self.retry_after = retry_after
 
 
+class StateKey(Protocol):
+    """A server's private key to the state that devices of local pan-privacy keep encrypted. What opens it is found by
+    name (``tacit.extension_points.PAN_PRIVACY``)."""
+
+    @property
+    def public(self) -> bytes:
+        """The public key that recipes name, as bytes."""
+        ...
+
+
 class Transport(Protocol):
     """One HTTP exchange with a peer."""
 

@@ -171,8 +171,8 @@ def device(
 def public_part(path: Path) -> dict[str, Any]:
     """Return the public part of the secret in ``path``, with its ``kind``. Raises ``UsageError``."""
     from services.gateway.keys import read_key_ring
-    from tacit.aggregator.keys import read_hpke_key, read_peer_file
-    from tacit.aggregator.state_keys import read_state_key, state_key_text
+    from tacit.aggregator.keys import read_hpke_key, read_peer_file, state_key_text
+    from tacit.aggregator.state_keys import read_state_key
 
     content = read_secret(path).strip()
     if PRIVATE.encode() in content:

@@ -8,8 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from infra.stacks.options import OPERATORS
-from tacit.aggregator.keys import generate_hpke_key, generate_peer_secrets, write_hpke_key, write_peer_file
-from tacit.aggregator.state_keys import generate_state_key, state_key_text, write_state_key
+from tacit.aggregator.keys import (
+    generate_hpke_key,
+    generate_peer_secrets,
+    state_key_text,
+    write_hpke_key,
+    write_peer_file,
+)
+from tacit.aggregator.state_keys import generate_state_key, write_state_key
 from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.models.forms import form_of

@@ -21,9 +21,9 @@ from tacit.aggregator.one_server.participant import ServerIdentity, ServerPartic
 from tacit.aggregator.one_server.uploads import Uploads
 from tacit.aggregator.one_server.wiring import open_with, uploading_gateways
 from tacit.aggregator.parties import PartyTable
-from tacit.aggregator.state_keys import read_state_keys
 from tacit.aggregator.yield_looks import YieldLooks
 from tacit.errors import Refusal
+from tacit.extension_points import PAN_PRIVACY
 from tacit.models.forms import form_of
 from tacit.models.interfaces.server import ServerSide
 from tacit.models.one_server import ANALYZER
@@ -81,7 +81,8 @@ def create_app(config: AnalyzerConfig, deps: ServiceEnv) -> web.Application:
 
 def _identity(config: AnalyzerConfig) -> ServerIdentity:
     """Read every key file that ``config`` names. Raises ``UsageError``."""
-    hpke_keys, state_keys = LiveHpkeKeys(config.hpke_keys), read_state_keys(config.state_keys)
+    hpke_keys = LiveHpkeKeys(config.hpke_keys)
+    state_keys = PAN_PRIVACY["read-state-keys"](config.state_keys) if config.state_keys else ()
     return ServerIdentity(NAME, config.operator, read_signing_key(config.signing_key), hpke_keys, state_keys)
 
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from tacit.aggregator.config import AggregatorConfig
-from tacit.aggregator.keys import HpkeKey, PeerSecrets, read_peer_file
+from tacit.aggregator.keys import HpkeKey, PeerSecrets, read_peer_file, state_key_text
 from tacit.aggregator.live_keys import LiveHpkeKeys
-from tacit.aggregator.state_keys import read_state_keys, state_key_text
 from tacit.codec import b64url
 from tacit.errors import UsageError
+from tacit.extension_points import PAN_PRIVACY
 from tacit.messages import Role
-from tacit.panprivate.elgamal import PrivateKey
+from tacit.ports import StateKey
 from tacit.service.base.keys import read_signing_key
 from tacit.service.http.callers import tokens_of
 from tacit.service.http.live_tokens import Accepted
@@ -36,7 +36,7 @@ class Identity:
     signing_key: SigningKey = field(repr=False)
     hpke_keys: Sequence[HpkeKey] = field(repr=False)
     peers: Sequence[PeerSecrets] = field(repr=False)
-    state_keys: Sequence[PrivateKey] = field(default=(), repr=False)
+    state_keys: Sequence[StateKey] = field(default=(), repr=False)
 
     @property
     def role_name(self) -> RoleName:
@@ -66,7 +66,7 @@ def read_credentials(config: AggregatorConfig, role: Role) -> Credentials:
     if len({peer.seed_id for peer in peers}) != len(peers):
         raise UsageError("old_peer_files: two peer files have the same seed_id")
     tokens = tokens_of({"collector": config.collector_token, "operator": config.operator_token})
-    state_keys = read_state_keys(config.state_keys)
+    state_keys = PAN_PRIVACY["read-state-keys"](config.state_keys) if config.state_keys else ()
     identity = Identity(role, config.operator, read_signing_key(config.signing_key), hpke_keys, peers, state_keys)
     return Credentials(identity, hpke_keys, tokens)
 
@@ -78,9 +78,7 @@ def report_keys(hpke_keys: Sequence[HpkeKey]) -> tuple[HeldKey, ...]:
     return tuple(HeldKey("hpke", f"{one.id}:{b64url(one.public_key)}") for one in configs)
 
 
-def held_keys(
-    signing: SigningKey, hpke_keys: Sequence[HpkeKey], state_keys: Sequence[PrivateKey]
-) -> tuple[HeldKey, ...]:
+def held_keys(signing: SigningKey, hpke_keys: Sequence[HpkeKey], state_keys: Sequence[StateKey]) -> tuple[HeldKey, ...]:
     """All keys of an aggregator, or of the analyzer."""
     states = (HeldKey("state", state_key_text(one)) for one in state_keys)
     return (signing_key("opt-ins", signing), *report_keys(hpke_keys), *states)

@@ -24,7 +24,7 @@ from tacit.hpke import (
     key_pair_from_private,
 )
 from tacit.messages import HpkeConfig
-from tacit.ports import Entropy
+from tacit.ports import Entropy, StateKey
 from tacit.service.base.secret_files import read_secret, write_secret
 from tacit.service.http.token_files import checked_tokens
 from tacit.task import VERIFY_KEY_SEED_SIZE
@@ -91,6 +91,16 @@ def read_hpke_keys(paths: Iterable[Path]) -> tuple[HpkeKey, ...]:
 def find_key(keys: Sequence[HpkeKey], config: HpkeConfig) -> HpkeKey | None:
     """The private key for a recipe's configuration, compared in full; None where it is not held."""
     return next((key for key in keys if key.config == config), None)
+
+
+def state_key_text(key: StateKey) -> str:
+    """The public key to which devices encrypt their state, as recipes write it."""
+    return b64url(key.public)
+
+
+def find_state_key(keys: Sequence[StateKey], text: str) -> StateKey | None:
+    """The private key for the state key that a recipe names; None where it is not held."""
+    return next((key for key in keys if state_key_text(key) == text), None)
 
 
 def generate_peer_secrets(seed_id: str, entropy: Entropy) -> PeerSecrets:

@@ -9,16 +9,14 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from tacit.aggregator.credentials import Identity
-from tacit.aggregator.keys import find_key
+from tacit.aggregator.keys import find_key, find_state_key
 from tacit.aggregator.parties import Served
 from tacit.aggregator.records import TaskRow
-from tacit.aggregator.state_keys import find_state_key
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal
 from tacit.logview.live import LiveRecipe
-from tacit.models.pan_private.form import StateAggregator
 from tacit.models.parties import Server
-from tacit.panprivate.elgamal import PrivateKey
+from tacit.ports import StateKey
 from tacit.recipe import derive
 from tacit.recipe.model import Recipe
 from tacit.roles.aggregator import Party
@@ -90,7 +88,8 @@ class AggregatorParticipant:
         """Raises refusal ``own-hpke-key``, or ``own-state-key`` where devices are to encrypt their state to us."""
         if find_key(self.identity.hpke_keys, derive.hpke_config(own.hpke_config)) is None:
             raise Refusal("own-hpke-key", NOT_OURS)
-        if isinstance(own, StateAggregator) and find_state_key(self.identity.state_keys, own.state_key) is None:
+        stated = own.state_key_text
+        if stated is not None and find_state_key(self.identity.state_keys, stated) is None:
             raise Refusal("own-state-key", "devices would encrypt their state to a key that we do not hold")
 
     def task_id(self, recipe: Recipe, token_key_spki: bytes) -> bytes:
@@ -132,7 +131,7 @@ class AggregatorParticipant:
         closes = task.end_seconds + retention
         return Party(task, self.identity.role, verify_key, key.key_pair, verifier, closes, state_key)
 
-    def _state_key(self, task: Task) -> PrivateKey | None:
+    def _state_key(self, task: Task) -> StateKey | None:
         """The private key for the task's state key for us, if the task has one and we hold it."""
         public = task.state_key(self.identity.role)
         return None if public is None else find_state_key(self.identity.state_keys, b64url(public))

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
+from tacit.aggregator.keys import state_key_text
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError, UsageError
 from tacit.panprivate.elgamal import PrivateKey
@@ -43,7 +44,7 @@ def read_state_key(path: Path) -> PrivateKey:
         public = unb64url(found["state_key"], what="state_key")
     except DecodeError as error:
         raise UsageError(f"{path}: {error}") from error
-    if not hmac.compare_digest(key.public_key().element, public):
+    if not hmac.compare_digest(key.public, public):
         raise UsageError(f"{path}: the private key does not belong to the state key")
     return key
 
@@ -51,16 +52,6 @@ def read_state_key(path: Path) -> PrivateKey:
 def read_state_keys(paths: Iterable[Path]) -> tuple[PrivateKey, ...]:
     """Read every key; they must differ. Raises ``UsageError``."""
     keys = tuple(read_state_key(path) for path in paths)
-    if len({key.public_key().element for key in keys}) != len(keys):
+    if len({key.public for key in keys}) != len(keys):
         raise UsageError("state_keys: two files hold the same key")
     return keys
-
-
-def state_key_text(key: PrivateKey) -> str:
-    """The public key as recipes write it."""
-    return b64url(key.public_key().element)
-
-
-def find_state_key(keys: Sequence[PrivateKey], text: str) -> PrivateKey | None:
-    """The private key for the state key that a recipe names; None where it is not held."""
-    return next((key for key in keys if state_key_text(key) == text), None)

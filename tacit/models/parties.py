@@ -38,6 +38,11 @@ class Server(Part):
     hpke_config: Base64
     signing_key: Key
 
+    @property
+    def state_key_text(self) -> str | None:
+        """The key (base64url) to which devices encrypt their state for this server; None in models without one."""
+        return getattr(self, "state_key", None)
+
 
 class Aggregator(Server):
     """Leader or helper: its DAP endpoint, encoded HpkeConfig and the key that signs its opt-in."""

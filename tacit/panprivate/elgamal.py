@@ -113,7 +113,12 @@ class PrivateKey:
 
     def public_key(self) -> PublicKey:
         """The public key that belongs to this key."""
-        return PublicKey(self.group.times_base(self.scalar), self.group)
+        return PublicKey(self.public, self.group)
+
+    @property
+    def public(self) -> bytes:
+        """The element of the public key."""
+        return self.group.times_base(self.scalar)
 
     def decrypt(self, ciphertext: Ciphertext) -> bytes:
         """Decrypt a ciphertext to its group element."""

@@ -16,6 +16,7 @@ from tacit import hpke
 from tacit.codec import unb64url
 from tacit.curve25519 import checked_public_key
 from tacit.errors import DecodeError, Refusal
+from tacit.extension_points import PAN_PRIVACY
 from tacit.messages import (
     BatchMode,
     HpkeConfig,
@@ -29,10 +30,8 @@ from tacit.methods.base.proof import NORM_PROOF, NormProof
 from tacit.methods.base.statistics import STATISTICS, Shape
 from tacit.methods.registry import method_named
 from tacit.models.forms import form_of
-from tacit.models.pan_private.form import StateAggregator
 from tacit.models.parties import Aggregator
 from tacit.models.secure_aggregation.form import aggregators_of
-from tacit.panprivate.elgamal import PublicKey
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.encoder_specs import Boolean, Number, Occurrences, Prefixes, Range, Strings, Vector
 from tacit.recipe.model import Question, Recipe
@@ -149,12 +148,14 @@ def hpke_config(text: str) -> HpkeConfig:
 def state_key(party: Aggregator) -> bytes | None:
     """The key (32 bytes) to which devices encrypt their state for this aggregator; ``None`` in models without one.
     Raises refusal ``state-key-invalid`` for bytes that are not a key, or a key that would hide nothing."""
-    if not isinstance(party, StateAggregator):
+    if party.state_key_text is None:
         return None
+    key = unb64url(party.state_key_text)
     try:
-        return PublicKey(unb64url(party.state_key)).element
+        PAN_PRIVACY["check-public-key"](key)
     except DecodeError as error:
         raise Refusal("state-key-invalid", str(error)) from error
+    return key
 
 
 def randomizer_of(recipe: Recipe) -> Method:

@@ -6,9 +6,9 @@ ciphertext of the state. The cost is public, and no event changes it.
 
 from __future__ import annotations
 
+from tacit.extension_points import PAN_PRIVACY
 from tacit.methods.base.statistics import STATISTICS
 from tacit.models.forms import form_of
-from tacit.panprivate.stored import PARTS
 from tacit.recipe.encoder_specs import Occurrences
 from tacit.recipe.model import Recipe
 
@@ -20,6 +20,11 @@ _AT_THE_END = 1
 """The update that is written when a step has ended."""
 
 
+def is_watched(recipe: Recipe) -> bool:
+    """Whether devices watch an event for the recipe, and answer from the state that they kept."""
+    return bool(form_of(recipe.model).watched)
+
+
 def update_work(recipe: Recipe) -> int:
     """Multiplications of one update of the recipe's state: 2 for a count of one server and 2 (k + 1) for its other
     statistics, 8 for a count of two servers and 16 k for their histogram. 0 for a recipe that watches nothing."""
@@ -29,7 +34,8 @@ def update_work(recipe: Recipe) -> int:
     statistic = STATISTICS[recipe.question.statistic]
     is_count = statistic.counts_devices and statistic.is_scalar
     if form.proves:
-        return _PER_CIPHERTEXT * PARTS * (1 if is_count else 2 * spec.most)
+        ciphertexts: int = PAN_PRIVACY["ciphertexts-of-cell"]
+        return _PER_CIPHERTEXT * ciphertexts * (1 if is_count else 2 * spec.most)
     return _PER_CIPHERTEXT * (1 if is_count else spec.most + 1)
 
 

@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from tacit.errors import Fatal, ReportError, ReportRejected
+from tacit.extension_points import PAN_PRIVACY
 from tacit.hpke import KeyPair
 from tacit.messages import (
     CHECKSUM_SIZE,
@@ -22,8 +23,7 @@ from tacit.messages import (
     Role,
     check_report_extensions,
 )
-from tacit.panprivate.elgamal import PrivateKey
-from tacit.panprivate.two_servers import opened_share
+from tacit.ports import StateKey
 from tacit.roles.crypto import JobCrypto
 from tacit.task import BatchClose, Task
 from tacit.tokens import binding
@@ -47,7 +47,7 @@ class Party:
     key_pair: KeyPair = field(repr=False)
     verifier: TokenVerifier | None = field(repr=False)
     closes: float
-    state_key: PrivateKey | None = field(default=None, repr=False)
+    state_key: StateKey | None = field(default=None, repr=False)
     """Opens input shares that were encrypted on the device; set exactly where the task has a state key for the role."""
 
     EXTENSION_TYPE: ClassVar[int | None] = binding.TOKEN_EXTENSION_TYPE
@@ -55,7 +55,7 @@ class Party:
 
     def __post_init__(self) -> None:
         """Raises ``Fatal`` for a missing or wrong private key to the task's state key."""
-        held = None if self.state_key is None else self.state_key.public_key().element
+        held = None if self.state_key is None else self.state_key.public
         if held != self.task.state_key(self.role):
             raise Fatal("the state key is not the one that the task names")
 
@@ -87,7 +87,9 @@ class Party:
         ciphertexts or carry no share."""
         if self.state_key is None:
             return payload
-        return opened_share(self.state_key, int(self.role is Role.HELPER), self.task.vdaf.flp.OUTPUT_LEN, payload)
+        cells = self.task.vdaf.flp.OUTPUT_LEN
+        share: bytes = PAN_PRIVACY["open-share"](self.state_key, int(self.role is Role.HELPER), cells, payload)
+        return share
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tacit.extension_points import PAN_PRIVACY
 from tacit.hpke import ENC_SIZE, TAG_SIZE
 from tacit.messages import (
     REPORT_ID_SIZE,
@@ -18,7 +19,6 @@ from tacit.messages import (
     ReportMetadata,
     Role,
 )
-from tacit.panprivate.two_servers import sealed_size
 from tacit.ports import Entropy
 from tacit.task import Task, seal_input_share
 from tacit.tokens.binding import EXTENSION_SIZE, TOKEN_EXTENSION_TYPE, Preimages
@@ -87,7 +87,10 @@ def _sealed_share_size(task: Task, role: Role) -> int:
     """Bytes of the ciphertext for one aggregator, of which the configuration's id, the encapsulated key, the lengths,
     the token's extension and the tag are the same in all tasks."""
     agg_id, cells = AGGREGATORS.index(role), task.vdaf.flp.OUTPUT_LEN
-    share = task.vdaf.input_share_size(agg_id) if task.state_key(role) is None else sealed_size(agg_id, cells)
+    if task.state_key(role) is None:
+        share = task.vdaf.input_share_size(agg_id)
+    else:
+        share = PAN_PRIVACY["sealed-share-size"](agg_id, cells)
     return 1 + 2 + ENC_SIZE + 4 + (2 + 2 + 2 + EXTENSION_SIZE) + 4 + share + TAG_SIZE
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tacit.errors import ReportError, ReportRejected, TacitError
+from tacit.extension_points import PAN_PRIVACY
 from tacit.messages import (
     AggregationJobExtension,
     AggregationJobResp,
@@ -19,7 +20,6 @@ from tacit.messages import (
     VerifyRespType,
 )
 from tacit.messages.slices import UploadSlices
-from tacit.panprivate.two_servers import sealed_size
 from tacit.roles.aggregator import Rejection
 from tacit.task import Task
 from tacit.vdaf.count_vec import Prio3CountVec
@@ -59,7 +59,8 @@ def share_size(task: Task, role: Role) -> int:
     does not grow, and fits into ``SHARE_OVERHEAD`` with token and framing."""
     vdaf = task.vdaf
     if task.state_key(role) is not None:
-        return sealed_size(int(role is Role.HELPER), vdaf.flp.OUTPUT_LEN)
+        size: int = PAN_PRIVACY["sealed-share-size"](int(role is Role.HELPER), vdaf.flp.OUTPUT_LEN)
+        return size
     if role is Role.HELPER:
         return vdaf.HELPER_CELL_SIZE * vdaf.length if isinstance(vdaf, Prio3CountVec) else 0
     return vdaf.field.ENCODED_SIZE * (vdaf.flp.MEAS_LEN + vdaf.flp.PROOF_LEN * vdaf.PROOFS)

@@ -6,9 +6,9 @@ import re
 
 from tacit.codec import unb64url
 from tacit.errors import DecodeError
+from tacit.extension_points import PAN_PRIVACY
 from tacit.methods.base.statistics import STATISTICS
 from tacit.models.forms import FORMS, form_of
-from tacit.panprivate.elgamal import PublicKey
 from tacit.recipe.context import Context
 from tacit.recipe.encoder_specs import Occurrences
 from tacit.recipe.member_types import EVENT_PATTERN
@@ -131,7 +131,7 @@ def state_keys(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     for role, text in recipe.parties.having("state_key").items():
         key = unb64url(text)
         try:
-            PublicKey(key)
+            PAN_PRIVACY["check-public-key"](key)
         except DecodeError as error:
             return f"{role}: {error}; use the public key of a generated state key"
         if key in seen:

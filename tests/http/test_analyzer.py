@@ -10,9 +10,10 @@ import pytest
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.one_server import Reporter
 from tacit.aggregator.batch_yield import LOOKS, STEPS
+from tacit.aggregator.keys import state_key_text
 from tacit.aggregator.one_server.records import packed
 from tacit.aggregator.own_leaves import PAUSES
-from tacit.aggregator.state_keys import generate_state_key, state_key_text
+from tacit.aggregator.state_keys import generate_state_key
 from tacit.codec import b64url
 from tacit.models.interfaces.device import Fate
 from tacit.recipe.model import Recipe

@@ -12,7 +12,8 @@ from infra.lab.kit.recipes import NOW as RECIPES_NOW
 from infra.lab.kit.recipes import RecipeKit
 from infra.lab.kit.reports import issuer_key
 from tacit import hpke
-from tacit.aggregator.state_keys import generate_state_key, state_key_text
+from tacit.aggregator.keys import state_key_text
+from tacit.aggregator.state_keys import generate_state_key
 from tacit.messages import Role, UploadRequest
 from tacit.models.pan_private_single.task import one_server_task
 from tacit.models.servers import server_side

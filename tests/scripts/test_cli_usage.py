@@ -25,8 +25,8 @@ from services.gateway.store import ReplayStore
 from tacit import __version__
 from tacit.adapters.databases.watermark import Watermark
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.aggregator.keys import read_hpke_key, read_peer_file
-from tacit.aggregator.state_keys import read_state_key, state_key_text
+from tacit.aggregator.keys import read_hpke_key, read_peer_file, state_key_text
+from tacit.aggregator.state_keys import read_state_key
 from tacit.codec import b64url
 from tacit.service.base.keys import read_signing_key
 from tacit.tlog.checkpoint import COSIGNATURE, NoteKey

@@ -18,10 +18,10 @@ from infra.stacks.options import StackOptions
 from services.helper.config import HelperConfig
 from services.leader.config import LeaderConfig
 from tacit.aggregator.credentials import Identity
-from tacit.aggregator.keys import HpkeKey, PeerSecrets
+from tacit.aggregator.keys import HpkeKey, PeerSecrets, state_key_text
 from tacit.aggregator.participant import AggregatorParticipant
 from tacit.aggregator.records import TaskRow, TaskState
-from tacit.aggregator.state_keys import generate_state_key, read_state_key, state_key_text
+from tacit.aggregator.state_keys import generate_state_key, read_state_key
 from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal, UsageError
 from tacit.messages import Role, UploadRequest

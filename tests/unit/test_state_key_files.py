@@ -9,14 +9,8 @@ from pathlib import Path
 import pytest
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.aggregator.state_keys import (
-    find_state_key,
-    generate_state_key,
-    read_state_key,
-    read_state_keys,
-    state_key_text,
-    write_state_key,
-)
+from tacit.aggregator.keys import find_state_key, state_key_text
+from tacit.aggregator.state_keys import generate_state_key, read_state_key, read_state_keys, write_state_key
 from tacit.errors import UsageError
 
 

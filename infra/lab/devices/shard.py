@@ -40,10 +40,10 @@ from tacit.methods.base.method import Method
 from tacit.methods.base.statistics import STATISTICS
 from tacit.methods.result import MOST_LISTED
 from tacit.models.devices import device_side
-from tacit.models.interfaces.watched import is_watched
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.ports import Clock, Entropy, Transport
 from tacit.recipe import derive
+from tacit.recipe.watch_work import is_watched
 from tacit.tokens.software_root import SoftwareRoot
 
 JOURNAL_BATCH = 256

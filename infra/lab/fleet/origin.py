@@ -31,7 +31,8 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import origin_of as origin_of_url
 from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
-from tacit.aggregator.state_keys import read_state_key, state_key_text
+from tacit.aggregator.keys import state_key_text
+from tacit.aggregator.state_keys import read_state_key
 from tacit.errors import DecodeError, UsageError
 from tacit.methods.base.statistics import STATISTICS
 from tacit.models.pan_private.form import PanPrivateParties

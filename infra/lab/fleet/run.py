@@ -40,8 +40,8 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.extras import missing_extra
-from tacit.models.interfaces.watched import is_watched
 from tacit.ports import Transport
+from tacit.recipe.watch_work import is_watched
 
 FOLDER_NAMES = {"postgres": "database", "redis": "redis", "mosquitto": "mosquitto"}
 

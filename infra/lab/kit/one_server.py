@@ -12,8 +12,8 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import EPOCH, NOW, RecipeKit
 from infra.lab.kit.reports import BoundToken, issuer_key, token_source
 from tacit import hpke
-from tacit.aggregator.keys import HpkeKey
-from tacit.aggregator.state_keys import generate_state_key, state_key_text
+from tacit.aggregator.keys import HpkeKey, state_key_text
+from tacit.aggregator.state_keys import generate_state_key
 from tacit.codec import b64url
 from tacit.dp.claim import RELATION, UNBOUNDED
 from tacit.messages import HpkeConfig

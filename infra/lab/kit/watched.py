@@ -8,7 +8,8 @@ from typing import Any
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.one_server import OPERATOR, AnalyzerKit
 from infra.lab.kit.recipes import EPOCH, NOW, RecipeKit
-from tacit.aggregator.state_keys import generate_state_key, state_key_text
+from tacit.aggregator.keys import state_key_text
+from tacit.aggregator.state_keys import generate_state_key
 from tacit.codec import b64url
 from tacit.models.pan_private.form import PanPrivate, PanPrivateParties
 from tacit.models.pan_private_single.form import PanPrivateSingle, PanPrivateSingleParties

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from tacit.aggregator.keys import find_key
+from tacit.aggregator.keys import find_key, find_state_key
 from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.aggregator.participant import NOT_OURS
 from tacit.aggregator.records import TaskRow
-from tacit.aggregator.state_keys import find_state_key
 from tacit.errors import Fatal, Refusal
 from tacit.logview.live import LiveRecipe
 from tacit.models.interfaces.server import ServerSide
 from tacit.models.parties import Server
-from tacit.panprivate.elgamal import PrivateKey
+from tacit.ports import StateKey
 from tacit.recipe import derive
 from tacit.recipe.model import Recipe
 from tacit.roles.analyzer import AnalyzerParty
@@ -31,7 +30,7 @@ class ServerIdentity:
     operator: str
     signing_key: SigningKey = field(repr=False)
     hpke_keys: LiveHpkeKeys = field(repr=False)
-    state_keys: Sequence[PrivateKey] = field(default=(), repr=False)
+    state_keys: Sequence[StateKey] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)

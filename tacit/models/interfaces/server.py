@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from tacit.panprivate.elgamal import PrivateKey
+from tacit.ports import StateKey
 from tacit.recipe.model import Recipe
 from tacit.roles.analyzer import Reading
 from tacit.task.one_server import OneServerTask
@@ -40,6 +40,6 @@ class ServerSide(ABC):
         return None
 
     @abstractmethod
-    def reading(self, recipe: Recipe, key: PrivateKey | None) -> Reading:
+    def reading(self, recipe: Recipe, key: StateKey | None) -> Reading:
         """How the payloads of the recipe are read; ``key`` is the private key to ``state_key``. Raises refusal
         ``randomizer-parameters``."""

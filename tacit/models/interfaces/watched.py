@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, Refusal
-from tacit.models.forms import form_of
 from tacit.panprivate.elgamal import Ciphertext, PublicKey
 from tacit.panprivate.stored import OneServer, TwoServers
 from tacit.panprivate.two_servers import SharedCell
@@ -19,11 +18,6 @@ Stored = OneServer | TwoServers
 """How a state is kept: encrypted to one server, or shared between two."""
 RandomisedCells = Sequence[Ciphertext] | Sequence[SharedCell]
 """What is sent: ciphertexts for one server, or secret shares for two."""
-
-
-def is_watched(recipe: Recipe) -> bool:
-    """Whether devices watch an event for the recipe, and answer from the state that they kept."""
-    return bool(form_of(recipe.model).watched)
 
 
 def most_of(recipe: Recipe) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 from tacit.methods.packing import Packing, packing_of
 from tacit.models.interfaces.server import ServerSide
 from tacit.models.local.task import local_task
-from tacit.panprivate.elgamal import PrivateKey
+from tacit.ports import StateKey
 from tacit.recipe.candidates import TextPrefixes
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.encoder_specs import Domain
@@ -60,7 +60,7 @@ class LocalServer(ServerSide):
         """Derive the task of a recipe. Raises the refusals of ``local_task``."""
         return local_task(recipe, slot_key)
 
-    def reading(self, recipe: Recipe, key: PrivateKey | None) -> Reading:
+    def reading(self, recipe: Recipe, key: StateKey | None) -> Reading:
         """Numbers that are added up, or records of hashed reports."""
         del key
         method = randomizer_of(recipe)

@@ -11,6 +11,7 @@ from tacit.models.pan_private_single.form import state_key_of
 from tacit.models.pan_private_single.task import one_server_task
 from tacit.panprivate.discrete_logarithm import DiscreteLogarithm
 from tacit.panprivate.elgamal import PrivateKey, ciphertext_size
+from tacit.ports import StateKey
 from tacit.recipe.derive import labels, randomizer_of
 from tacit.recipe.model import Recipe
 from tacit.roles.analyzer import Counting, Reading
@@ -68,10 +69,10 @@ class PanPrivateSingleServer(ServerSide):
         """The key to which devices encrypt their state."""
         return state_key_of(analyzer_of(recipe.parties))
 
-    def reading(self, recipe: Recipe, key: PrivateKey | None) -> Reading:
+    def reading(self, recipe: Recipe, key: StateKey | None) -> Reading:
         """Bits for counts and histograms; for a mean, whose method is noise shares, one number."""
         method = randomizer_of(recipe)
-        if key is None:
+        if not isinstance(key, PrivateKey):
             raise Refusal("own-state-key", "the recipe's answers are encrypted, and there is no key for them")
         if method.noise_share is None:
             return EncryptedBits(key)

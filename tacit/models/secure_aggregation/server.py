@@ -8,7 +8,7 @@ from tacit.errors import DecodeError, ReportError, ReportRejected
 from tacit.messages.slices import slice_report
 from tacit.models.interfaces.mixed import mixing_task
 from tacit.models.interfaces.server import ServerSide
-from tacit.panprivate.elgamal import PrivateKey
+from tacit.ports import StateKey
 from tacit.recipe.derive import task_of
 from tacit.recipe.model import Recipe
 from tacit.roles.analyzer import Read, Reading
@@ -49,7 +49,7 @@ class MixingServer(ServerSide):
         """See ``mixing_task``. Raises also the refusals of ``task_of``."""
         return mixing_task(recipe, task_of(recipe, slot_key))
 
-    def reading(self, recipe: Recipe, key: PrivateKey | None) -> SealedReports:
+    def reading(self, recipe: Recipe, key: StateKey | None) -> SealedReports:
         """Sealed reports, which are kept until they are shuffled."""
         del key
         return SealedReports(recipe.interval.start // recipe.batch.time_precision)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tacit.errors import ReportError, ReportRejected
 from tacit.models.interfaces.server import ServerSide
 from tacit.models.shuffled.task import analyzer_task, bundling_of, counts_of, shuffler_task
-from tacit.panprivate.elgamal import PrivateKey
+from tacit.ports import StateKey
 from tacit.recipe.model import Recipe
 from tacit.roles.analyzer import Read, Reading
 from tacit.task.one_server import OneServerTask
@@ -59,7 +59,7 @@ class ShuffledServer(ServerSide):
         """The analyzer's task. Raises as ``analyzer_task``."""
         return analyzer_task(recipe, slot_key)
 
-    def reading(self, recipe: Recipe, key: PrivateKey | None) -> Reading:
+    def reading(self, recipe: Recipe, key: StateKey | None) -> Reading:
         """No report is taken: messages come from the shuffler."""
         del key
         counts_of(recipe)
@@ -77,7 +77,7 @@ class ShufflerServer(ServerSide):
         """The shuffler's task. Raises as ``shuffler_task``."""
         return shuffler_task(recipe, slot_key)
 
-    def reading(self, recipe: Recipe, key: PrivateKey | None) -> Bundles:
+    def reading(self, recipe: Recipe, key: StateKey | None) -> Bundles:
         """Bundles, which are kept until they are shuffled."""
         del key
         counts = counts_of(recipe)
