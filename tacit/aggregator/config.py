@@ -6,7 +6,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from tacit.errors import DecodeError, UsageError
-from tacit.multibuffer import BatchCrypto
+from tacit.multibuffer.crypto import BatchCrypto
 from tacit.recipe.policy import Policy
 from tacit.roles.crypto import JobCrypto
 from tacit.service.base.backends import AnnouncerConfig

@@ -2,11 +2,5 @@
 
 RSASSA-PSS verification of tokens and X25519 with the key schedule of HPKE, four or eight messages per instruction.
 Where the processor, the compiler or TACIT_NATIVE do not allow it, and for every message that the kernels refuse,
-OpenSSL does the work: the results are the same.
+OpenSSL does the work: the results are the same. ``crypto`` is what aggregators use, ``ohttp`` a gateway's part.
 """
-
-from __future__ import annotations
-
-from tacit.multibuffer.crypto import BatchCrypto, job_crypto
-
-__all__ = ["BatchCrypto", "job_crypto"]

@@ -1,4 +1,4 @@
-"""HPKE messages to one key, opened or sealed many at a time: X25519 and the key schedule in C, the AEAD in OpenSSL.
+"""HPKE messages to one key, opened many at a time: X25519 and the key schedule in C, the AEAD in OpenSSL.
 
 Using this means that our own code handles a private key. The kernels that read it neither branch on nor index memory by
 secrets, which the tests check on the compiled code; they overwrite what they leave on the stack and in registers. They
@@ -7,8 +7,7 @@ process memory as raw bytes, as it does for ``tacit.hpke``. So nothing uses ``Ba
 it.
 
 A wrong key can only fail to open a message, and every message that fails is tried again by ``tacit.hpke`` before it is
-refused: a fault of the kernels costs time, but loses no message. ``BatchSealer`` handles only keys that live for one
-message; it is for simulations, since a client has one message to seal.
+refused: a fault of the kernels costs time, but loses no message.
 """
 
 from __future__ import annotations
@@ -20,21 +19,18 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 from tacit import hpke
 from tacit.errors import CryptoError
-from tacit.hpke import ENC_SIZE, NONCE_SIZE, KeyPair, KeySchedule, RecipientContext, SenderContext, Suite
+from tacit.hpke import ENC_SIZE, NONCE_SIZE, KeyPair, KeySchedule, RecipientContext, Suite
 from tacit.multibuffer.interface import EXPORTER_SIZE, DerivedKeys, Setup
 from tacit.multibuffer.library import kernels
-from tacit.ports import Entropy
 
 MIN_BATCH = 2
 """Least number of messages for the kernels: a batch that fills one register costs less than two messages in OpenSSL,
 whether or not the other lanes are used."""
 
-_CIPHERS: dict[int, type[AESGCM] | type[ChaCha20Poly1305]] = {
+CIPHERS: dict[int, type[AESGCM] | type[ChaCha20Poly1305]] = {
     hpke.AEAD_AES128GCM: AESGCM,
     hpke.AEAD_CHACHA20POLY1305: ChaCha20Poly1305,
 }
-
-_BASE_POINT = bytes([9]).ljust(ENC_SIZE, b"\0")
 
 Sealed = tuple[bytes, bytes, bytes]
 """Encapsulated key, associated data, ciphertext."""
@@ -46,7 +42,7 @@ class BatchOpener:
     def __init__(self, key_pair: KeyPair, suite: Suite, info: bytes) -> None:
         """Raises ``CryptoError`` for an unsupported suite."""
         self._key_pair, self._suite, self._info = key_pair, suite, info
-        self._setup = _setup(suite, key_pair.public, info)
+        self._setup = setup_of(suite, key_pair.public, info)
 
     def open_all(self, sealed: Sequence[Sealed]) -> list[bytes | CryptoError]:
         """Return, for each message in order, what ``hpke.open_`` returns for it, or the error that it raises."""
@@ -103,71 +99,15 @@ class BatchOpener:
             return error
 
 
-class BatchSealer:
-    """Seals messages to one public key under one suite and one info string."""
-
-    def __init__(self, public_key: bytes, suite: Suite, info: bytes) -> None:
-        """Raises ``CryptoError`` for an unsupported suite or a public key of another length."""
-        self._public_key, self._suite, self._info = public_key, suite, info
-        self._setup = _setup(suite, public_key, info)
-
-    def seal_all(self, messages: Sequence[tuple[bytes, bytes]], entropy: Entropy) -> list[tuple[bytes, bytes]]:
-        """``(enc, ciphertext)`` of each ``(aad, plaintext)``, out of 32 bytes of ``entropy`` per message.
-
-        Raises ``CryptoError`` for a public key of low order.
-        """
-        scalars = entropy(ENC_SIZE * len(messages))
-        native = kernels() if len(messages) >= MIN_BATCH else None
-        if native is None:
-            return [
-                self._seal_alone(aad, plaintext, scalars[ENC_SIZE * i : ENC_SIZE * (i + 1)])
-                for i, (aad, plaintext) in enumerate(messages)
-            ]
-        encs, made = native.hpke_seal(self._setup, scalars)
-        with made:
-            if any(made.flags):
-                raise CryptoError("the X25519 public key is of low order")
-            cipher, keys = _CIPHERS[self._suite.aead_id], _slices(made.keys, self._setup.key_size)
-            return [
-                (encs[ENC_SIZE * i : ENC_SIZE * (i + 1)], cipher(key).encrypt(nonce, plaintext, aad))
-                for i, (key, nonce, (aad, plaintext)) in enumerate(
-                    zip(keys, _slices(made.nonces, NONCE_SIZE), messages, strict=True)
-                )
-            ]
-
-    def contexts(self, count: int, entropy: Entropy) -> list[SenderContext]:
-        """Return ``count`` contexts of ``hpke.setup_sender``, from 32 bytes of ``entropy`` each: for messages that are
-        answered under their exporter secret.
-
-        Raises ``CryptoError`` for a public key of low order.
-        """
-        native = kernels() if count >= MIN_BATCH else None
-        if native is None:
-            return [hpke.setup_sender(self._suite, self._public_key, self._info, entropy) for _ in range(count)]
-        scalars = entropy(ENC_SIZE * count)
-        encs, _ = native.x25519(scalars, _BASE_POINT * count)
-        shared, refused = native.x25519(scalars, self._public_key * count)
-        if any(refused):
-            raise CryptoError("the X25519 public key is of low order")
-        return [
-            hpke.sender_of(
-                self._suite, self._public_key, self._info, encs[at : at + ENC_SIZE], shared[at : at + ENC_SIZE]
-            )
-            for at in range(0, ENC_SIZE * count, ENC_SIZE)
-        ]
-
-    def _seal_alone(self, aad: bytes, plaintext: bytes, scalar: bytes) -> tuple[bytes, bytes]:
-        return hpke.seal(self._suite, self._public_key, self._info, aad, plaintext, lambda _: scalar)
-
-
-def _setup(suite: Suite, public_key: bytes, info: bytes) -> Setup:
+def setup_of(suite: Suite, public_key: bytes, info: bytes) -> Setup:
+    """What messages to this key have in common. Raises ``CryptoError`` for a public key of another length."""
     if len(public_key) != hpke.PUBLIC_KEY_SIZE:
         raise CryptoError("an X25519 public key must have 32 bytes")
     key_size = suite.key_size
     return Setup(public_key, *hpke.key_schedule_context(suite, info), key_size)
 
 
-def _slices(rows: bytearray, size: int) -> list[memoryview]:
+def rows_of(rows: bytearray, size: int) -> list[memoryview]:
     """The rows without copying: overwriting the buffer overwrites them."""
     view = memoryview(rows)
     return [view[at : at + size] for at in range(0, len(rows), size)]
@@ -175,9 +115,9 @@ def _slices(rows: bytearray, size: int) -> list[memoryview]:
 
 def _decrypted(suite: Suite, made: DerivedKeys, sealed: Sequence[Sealed]) -> list[bytes | None]:
     """The plaintexts; None for each message that does not open with its key."""
-    cipher, key_size = _CIPHERS[suite.aead_id], suite.key_size
+    cipher, key_size = CIPHERS[suite.aead_id], suite.key_size
     opened: list[bytes | None] = []
-    rows = zip(made.flags, _slices(made.keys, key_size), _slices(made.nonces, NONCE_SIZE), sealed, strict=True)
+    rows = zip(made.flags, rows_of(made.keys, key_size), rows_of(made.nonces, NONCE_SIZE), sealed, strict=True)
     for refused, key, nonce, (_, aad, ciphertext) in rows:
         try:
             opened.append(None if refused else cipher(key).decrypt(nonce, ciphertext, aad))

@@ -10,9 +10,10 @@ from typing import Any
 
 from tacit.errors import Fatal
 from tacit.hpke import ENC_SIZE, NONCE_SIZE
-from tacit.tokens.structures import AUTHENTICATOR_SIZE
 
 EXPORTER_SIZE = 32
+SIGNATURE_SIZE = 256
+"""Bytes of an RSA signature of a token, and of the modulus."""
 R_BITS = {"avx2": 2128, "ifma": 2080}
 """The logarithm of R in the Montgomery products of each instruction set, in the order of ``multibuffer.h``."""
 
@@ -80,7 +81,7 @@ class Multibuffer:
 
     def rsa_verify(self, modulus: bytes, r_squared: bytes, signatures: bytes, hashes: bytes) -> bytes:
         """One byte per signature, 1 if it is valid; ``r_squared`` is 2^(2 * ``r_bits``) modulo the modulus."""
-        verdicts = bytearray(len(signatures) // AUTHENTICATOR_SIZE)
+        verdicts = bytearray(len(signatures) // SIGNATURE_SIZE)
         head = (modulus, len(modulus), r_squared, len(r_squared))
         _call(self._library.tacit_rsa_verify, (self._index, *head), len(verdicts), (signatures, hashes, verdicts))
         return bytes(verdicts)

@@ -13,10 +13,11 @@ from infra.lab.kit.entropy import SeededEntropy
 from tacit import hpke, ohttp
 from tacit.errors import CryptoError, DecodeError
 from tacit.hpke import RecipientContext, Suite
-from tacit.multibuffer import BatchCrypto, job_crypto
-from tacit.multibuffer.hpke import BatchOpener, BatchSealer, Sealed
+from tacit.multibuffer.crypto import BatchCrypto, job_crypto
+from tacit.multibuffer.hpke import BatchOpener, Sealed
 from tacit.multibuffer.interface import Multibuffer
 from tacit.multibuffer.ohttp import decapsulate_all
+from tacit.multibuffer.sealing import BatchSealer
 from tests.kit.multibuffer import LEVELS, chosen_kernels
 
 SUITES = [hpke.DEFAULT_SUITE, Suite(hpke.KEM_X25519, hpke.KDF_HKDF_SHA256, hpke.AEAD_CHACHA20POLY1305)]

@@ -11,8 +11,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tacit import hpke
 from tacit.hpke import RecipientContext, Suite
-from tacit.multibuffer.hpke import BatchOpener, BatchSealer
+from tacit.multibuffer.hpke import BatchOpener
 from tacit.multibuffer.interface import DerivedKeys, Multibuffer, Setup
+from tacit.multibuffer.sealing import BatchSealer
 from tacit.multibuffer.tokens import verify_signatures
 from tacit.tokens.blind_rsa import TokenKey
 from tests.kit.multibuffer import LEVELS, chosen_kernels

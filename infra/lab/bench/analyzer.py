@@ -11,7 +11,7 @@ from infra.lab.kit.one_server import DEFAULT_MOST, AnalyzerKit, Reporter
 from infra.lab.kit.reports import issuer_key
 from tacit.adapters.system import OsEntropy
 from tacit.models.servers import server_side
-from tacit.multibuffer import BatchCrypto
+from tacit.multibuffer.crypto import BatchCrypto
 from tacit.roles.analyzer import AnalyzerParty, open_reports
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.task.one_server import OneServerTask

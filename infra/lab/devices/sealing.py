@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tacit import hpke, ohttp
 from tacit.messages import HpkeCiphertext, Role
-from tacit.multibuffer.hpke import BatchSealer
+from tacit.multibuffer.sealing import BatchSealer
 from tacit.ports import Entropy
 from tacit.task import Task
 

@@ -36,7 +36,7 @@ LIMITS: Mapping[str, Limit] = {
     "relay": Limit("relay.app", 9_200, 10_600),
     "attester": Limit("attester.app", 11_100, 12_200),
     "issuer": Limit("services.issuer.app", 10_900, 12_000),
-    "gateway": Limit("services.gateway.app", 13_500, 14_900),
+    "gateway": Limit("services.gateway.app", 12_700, 14_100),
     "witness": Limit("services.witness.app", 10_700, 12_200),
     "helper": Limit("services.helper.app", 38_600, 39_800),
     "leader": Limit("services.leader.app", 42_100, 43_200),

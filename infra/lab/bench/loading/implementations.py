@@ -11,9 +11,9 @@ from tacit import hpke, ohttp
 from tacit.messages import Report
 from tacit.messages.slices import slice_job
 from tacit.multibuffer.crypto import BatchCrypto
-from tacit.multibuffer.hpke import BatchSealer
 from tacit.multibuffer.library import kernels
 from tacit.multibuffer.ohttp import decapsulate_all
+from tacit.multibuffer.sealing import BatchSealer
 from tacit.roles.aggregator import Party
 from tacit.roles.crypto import OPENSSL as OPENSSL_CRYPTO
 from tacit.roles.crypto import JobCrypto
