@@ -20,7 +20,6 @@ from infra.stacks.options import StackOptions
 from infra.stacks.processes import read_pids
 from infra.stacks.workers import service_part
 from infra.tools.staging import service_containers as module
-from infra.tools.staging.compose import title
 from infra.tools.staging.orders import FOLDER, Act, Order, carry_out_orders, give_order
 from infra.tools.staging.podman_compose import Compose
 from infra.tools.staging.service_containers import STEADY_SECONDS, ServiceContainer, State, service_containers
@@ -251,7 +250,3 @@ def test_the_container_for_once_is_one_that_podman_compose_makes_of_the_service(
     monkeypatch.setattr(Compose, "_command", lambda _self, *arguments: [str(script), *arguments])
     with pytest.raises(UsageError, match="podman-compose run: run --detach --rm -T --no-deps --name x-once x serve"):
         asyncio.run(Compose(tmp_path).run_once("x", "x-once", ["serve"]))
-
-
-def test_titles_are_those_of_the_compose_file(layout: Layout, services: list[ServiceContainer]) -> None:
-    assert [one.container.split("-", 2)[2] for one in services] == [title(name) for name in layout.services]
