@@ -23,7 +23,7 @@ from tacit.models.forms import form_of, known
 from tacit.operations.checking import Checked
 from tacit.recipe.asking import asked_until
 from tacit.recipe.claims import claim_of
-from tacit.recipe.derive import answer_label, labels
+from tacit.recipe.encoder import answer_label, labels
 from tacit.recipe.encoder_specs import Occurrences, conjunction
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from tacit.methods.base.candidate_labels import QUOTE, printable, unused
 from tacit.methods.base.estimate import Estimate
 
 MOST_ITEMS: Final = 1_000
@@ -22,8 +23,6 @@ MOST_ITEM_BYTES: Final = 256
 """The most bytes (UTF-8) of an answer of a ranked result."""
 
 _NUMBERS: Final = ("estimate", "stderr")
-QUOTE, UNUSED = '"', "(unused"
-"""How labels of a round's candidates begin, and of its categories for which there is no candidate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,21 +161,9 @@ def answers(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return [row for place, row in enumerate(found, start=1) if row["label"] != unused(place)]
 
 
-def unused(place: int) -> str:
-    """The label of a round's category at ``place`` (from 1 on), for which there is no candidate."""
-    return f"{UNUSED} {place})"
-
-
 def by_label(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """The answers of a release by their labels."""
     return {row["label"]: row for row in rows(document)}
-
-
-def printable(text: str) -> str:
-    """``text`` on one line, with backslashes and all characters that are not printable escaped as in Python."""
-    return "".join(
-        char if char.isprintable() and char != "\\" else char.encode("unicode_escape").decode() for char in text
-    )
 
 
 def _check_item(item: Item) -> None:

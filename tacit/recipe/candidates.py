@@ -19,8 +19,8 @@ from typing import Final
 from pydantic import ValidationError
 
 from tacit.errors import DecodeError, FieldError, Refusal
+from tacit.methods.base.candidate_labels import QUOTE, printable
 from tacit.methods.base.statistics import MAX_ITEM_BITS
-from tacit.methods.result import QUOTE, printable
 from tacit.recipe.encoder_specs import Domain, Prefixes, PrefixSearch
 from tacit.recipe.model import MAX_ROUND_INPUT, Question
 from tacit.tlog.canonical import canonical_bytes, parse_canonical

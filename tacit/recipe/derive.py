@@ -6,7 +6,7 @@ raises a ``Refusal`` with the rule's name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache
@@ -32,10 +32,9 @@ from tacit.methods.registry import method_named
 from tacit.models.forms import form_of
 from tacit.models.parties import Aggregator
 from tacit.models.secure_aggregation.form import aggregators_of
-from tacit.recipe.encoder import encoder_of
-from tacit.recipe.encoder_specs import Boolean, Number, Occurrences, Prefixes, Range, Strings, Vector
+from tacit.recipe.encoder_specs import Attributes, Buckets, Categories, Occurrences, Prefixes, Range, Strings, Vector
 from tacit.recipe.model import Question, Recipe
-from tacit.recipe.quantity import exact, in_words
+from tacit.recipe.quantity import exact
 from tacit.recipe.randomised import RandomizerSpec, Sampling, VdafSpec
 from tacit.task import MODE_OF_CLOSE, BatchClose, Task, task_id_of
 from tacit.tokens.slots import Slot
@@ -210,11 +209,23 @@ def shape_of(question: Question) -> Shape:
     if isinstance(encoder, Prefixes):
         return Shape(statistic, encoder.cells)
     if not isinstance(encoder, Range):
-        return Shape(statistic, len(encoder_of(question).labels))
+        return Shape(statistic, _cells_of(question))
     if statistic.is_one_hot:
         return Shape(statistic, encoder.maximum + 1)
     cells, norm = (encoder.length, exact(encoder.norm)) if isinstance(encoder, Vector) else (1, None)
     return Shape(statistic, cells, encoder.least, encoder.most, encoder.step, norm)
+
+
+def _cells_of(question: Question) -> int:
+    """How many numbers the answer to a question about categories or events has: the labels of its encoder."""
+    encoder = question.encoder
+    if isinstance(encoder, Buckets | Categories):
+        named = len(encoder.edges) if isinstance(encoder, Buckets) else len(encoder.categories)
+        return named + (encoder.other is not None) + (encoder.missing is not None)
+    if isinstance(encoder, Attributes):
+        return math.prod(map(len, encoder.attributes.values())) + (encoder.missing is not None)
+    one_hot = isinstance(encoder, Occurrences) and STATISTICS[question.statistic].is_one_hot
+    return encoder.most + 1 if isinstance(encoder, Occurrences) and one_hot else 1
 
 
 def design_of(recipe: Recipe) -> SampleDesign:
@@ -239,19 +250,3 @@ def sample_design(sampling: Sampling) -> SampleDesign:
 def slot_of(recipe: Recipe) -> Slot:
     """The slot whose tokens the recipe spends."""
     return Slot(recipe.token.issuer, recipe.token.epoch, recipe.token.slot)
-
-
-def labels(recipe: Recipe) -> Sequence[str]:
-    """Label of each entry of the result."""
-    return encoder_of(recipe.question).labels
-
-
-def answer_label(question: Question, answer: int) -> str:
-    """An encoded answer in words."""
-    encoder = question.encoder
-    if isinstance(encoder, Number):
-        return in_words(encoder.least + answer * encoder.step)
-    if isinstance(encoder, Boolean):
-        return "yes" if answer else "no"
-    names = encoder_of(question).labels
-    return names[answer] if answer < len(names) else f"answer {answer}"

@@ -22,9 +22,9 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final, Generic, Protocol, TypeVar, overload
 
+from tacit.methods.base.candidate_labels import unused
 from tacit.methods.base.method import Answer
 from tacit.methods.base.statistics import STATISTICS, StatisticName
-from tacit.methods.result import unused
 from tacit.recipe.candidates import Candidates, candidates_of, label_of
 from tacit.recipe.encoder_specs import (
     Attributes,
@@ -39,7 +39,7 @@ from tacit.recipe.encoder_specs import (
     Update,
     Vector,
 )
-from tacit.recipe.model import Question
+from tacit.recipe.model import Question, Recipe
 from tacit.recipe.quantity import as_decimal, exact, in_words
 from tacit.recipe.values import Steps, Value, number_of, plain, text_of
 
@@ -318,6 +318,22 @@ def encoder_of(question: Question) -> Encoder:
     if isinstance(spec, Categories):
         return _categories(spec.categories, spec.other, spec.missing)
     return BooleanEncoder(MISSING if spec.missing is None else 0)
+
+
+def labels(recipe: Recipe) -> Sequence[str]:
+    """Label of each entry of the result."""
+    return encoder_of(recipe.question).labels
+
+
+def answer_label(question: Question, answer: int) -> str:
+    """An encoded answer in words."""
+    encoder = question.encoder
+    if isinstance(encoder, Number):
+        return in_words(encoder.least + answer * encoder.step)
+    if isinstance(encoder, Boolean):
+        return "yes" if answer else "no"
+    names = encoder_of(question).labels
+    return names[answer] if answer < len(names) else f"answer {answer}"
 
 
 def misread(question: Question, value: object) -> str:

@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tacit.errors import FieldError
+from tacit.methods.base.candidate_labels import QUOTE, UNUSED
 from tacit.methods.base.statistics import MAX_ITEM_BITS, MAX_OCCURRENCES, MAX_SYMBOLS_OF_ITEM
-from tacit.methods.result import QUOTE, UNUSED
 from tacit.models.parties import Part
 from tacit.recipe.fields import wrong
 from tacit.recipe.member_types import AttributeName, AttributeValue, Label, Natural, Size

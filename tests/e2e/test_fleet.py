@@ -43,7 +43,7 @@ from infra.stacks.options import OPERATORS, StackOptions
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
 from tacit.errors import Refusal, UsageError
-from tacit.recipe.derive import labels
+from tacit.recipe.encoder import labels
 from tacit.recipe.model import Question, Recipe, TokenSlot
 from tacit.recipe.response import biased_by_missing
 from tacit.recipe.writing.builder import propose

@@ -14,7 +14,7 @@ from infra.lab.fleet.origin import population_of, slot_private_key, state_keys
 from infra.lab.fleet.result import FleetResult
 from infra.lab.fleet.run import Data, Load, open_fleet
 from tacit.errors import UsageError
-from tacit.recipe.derive import labels
+from tacit.recipe.encoder import labels
 from tacit.recipe.model import Recipe
 from tacit.recipe.writing.builder import propose
 from tacit.recipe.writing.survey import Survey

@@ -17,7 +17,7 @@ from tacit.operations.prefix_rounds import progress
 from tacit.operations.series_rounds import Asked
 from tacit.recipe.candidates import asked_prefixes
 from tacit.recipe.census import Census
-from tacit.recipe.derive import labels
+from tacit.recipe.encoder import labels
 from tacit.recipe.encoder_specs import PrefixSearch
 from tacit.recipe.model import Question
 from tacit.recipe.series import Series

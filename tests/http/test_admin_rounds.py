@@ -14,7 +14,7 @@ import pytest
 from services.admin.questions.followed_log import BESIDE_SECONDS
 from tacit.operations.prefix_rounds import next_round, progress
 from tacit.operations.series_rounds import Asked
-from tacit.recipe.derive import labels
+from tacit.recipe.encoder import labels
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside

@@ -25,7 +25,7 @@ from tacit.learning.plan import Plan
 from tacit.operations.learning.plans import forecast
 from tacit.operations.learning.rounds import Run, run_of
 from tacit.operations.series_rounds import Asked
-from tacit.recipe.derive import labels
+from tacit.recipe.encoder import labels
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import AccountLimit
 from tacit.recipe.series import Series

@@ -9,7 +9,7 @@ import pytest
 
 from infra.lab.kit.recipes import RecipeKit
 from services.admin.questions.followed_log import BESIDE_SECONDS
-from tacit.recipe.derive import labels
+from tacit.recipe.encoder import labels
 from tacit.recipe.model import Recipe
 from tests.http.admin_collector import CollectorStub, beside
 from tests.http.admin_stage import KIT, prepared

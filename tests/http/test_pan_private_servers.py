@@ -28,7 +28,8 @@ from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.ristretto import RISTRETTO255
 from tacit.panprivate.state import known_bit
 from tacit.panprivate.two_servers import SharedNonZero, SharedOccurrences, Sharing, sealed_shares
-from tacit.recipe.derive import design_of, labels, randomizer_of, task_of
+from tacit.recipe.derive import design_of, randomizer_of, task_of
+from tacit.recipe.encoder import labels
 from tacit.roles.aggregator import Party
 from tacit.roles.jobs import encode_request, finish_leader, prepare_helper, prepare_leader
 from tacit.roles.leader import check_upload

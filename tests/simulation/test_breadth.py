@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from client_agent.journal import State
-from tacit.recipe.derive import labels, vdaf_of
+from tacit.recipe.derive import vdaf_of
+from tacit.recipe.encoder import labels
 from tacit.recipe.encoder_specs import Boolean, Buckets
 from tacit.recipe.model import Question, Recipe
 from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3MultihotCountVec

@@ -23,8 +23,8 @@ from tacit.methods.krr import Krr
 from tacit.methods.rr import Rr
 from tacit.models.collectors import collector_side
 from tacit.recipe.cautions import cautions
-from tacit.recipe.derive import labels, randomizer_of
-from tacit.recipe.encoder import encoder_of
+from tacit.recipe.derive import randomizer_of
+from tacit.recipe.encoder import encoder_of, labels
 from tacit.recipe.model import Recipe
 from tacit.recipe.response import Asked, biased_by_missing, with_response
 from tacit.recipe.writing.survey import NO_VALUE, Survey

@@ -26,7 +26,8 @@ from tacit.errors import Refusal
 from tacit.messages import Interval
 from tacit.methods.flips import Flips
 from tacit.models.collectors import collector_side
-from tacit.recipe.derive import design_of, labels, randomizer_of
+from tacit.recipe.derive import design_of, randomizer_of
+from tacit.recipe.encoder import labels
 from tacit.recipe.encoder_specs import Boolean
 from tacit.recipe.model import Question, Recipe
 from tacit.roles.collector import AggregateResult

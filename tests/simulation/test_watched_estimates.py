@@ -17,7 +17,8 @@ from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
 from tacit.models.collectors import COLLECTORS
-from tacit.recipe.derive import labels, randomizer_of
+from tacit.recipe.derive import randomizer_of
+from tacit.recipe.encoder import labels
 from tacit.recipe.encoder_specs import Occurrences
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult

@@ -26,8 +26,7 @@ from tacit.recipe.candidates import (
     read_candidates,
 )
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.derive import labels
-from tacit.recipe.encoder import PrefixEncoder, StringEncoder, encoder_of
+from tacit.recipe.encoder import PrefixEncoder, StringEncoder, encoder_of, labels
 from tacit.recipe.encoder_specs import Prefixes, PrefixSearch
 from tacit.recipe.model import MAX_ROUND_INPUT, Question, Recipe
 from tacit.recipe.series import Series

@@ -18,7 +18,8 @@ from services.admin.pages.charts import over_time
 from services.admin.pages.rendering import rendered
 from services.admin.pages.views.published import release_row
 from tacit.messages import Interval
-from tacit.methods.result import MOST_ITEM_BYTES, MOST_ITEMS, Item, Ranked, printable, rows
+from tacit.methods.base.candidate_labels import printable
+from tacit.methods.result import MOST_ITEM_BYTES, MOST_ITEMS, Item, Ranked, rows
 from tacit.models.secure_aggregation.collector import SecureAggregationCollector
 from tacit.operations.tables import csv_bytes, result_rows
 from tacit.recipe.model import Recipe

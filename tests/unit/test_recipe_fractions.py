@@ -18,8 +18,8 @@ from tacit.methods.flips import Flips
 from tacit.operations.outlook import outlook
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of, vdaf_spec
-from tacit.recipe.encoder import MISSING, BucketEncoder, NumberEncoder, VectorEncoder
+from tacit.recipe.derive import design_of, randomizer_of, vdaf_spec
+from tacit.recipe.encoder import MISSING, BucketEncoder, NumberEncoder, VectorEncoder, answer_label, labels
 from tacit.recipe.encoder_specs import Number, Vector
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.quantity import PLACES, exact, in_words, quantity, spoken

@@ -16,17 +16,20 @@ from infra.lab.kit.recipes import NOW, RecipeKit, changed
 from infra.lab.kit.reports import issuer_key
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.messages import BatchMode, Role
-from tacit.recipe.derive import (
-    labels,
-    randomizer_of,
-    slot_of,
-    task_configuration,
-    task_id,
-    task_of,
-    vdaf_of,
+from tacit.methods.base.statistics import StatisticName
+from tacit.recipe.derive import randomizer_of, shape_of, slot_of, task_configuration, task_id, task_of, vdaf_of
+from tacit.recipe.encoder import MISSING, BooleanEncoder, BucketEncoder, CategoryEncoder, encoder_of, labels
+from tacit.recipe.encoder_specs import (
+    Attributes,
+    Boolean,
+    Buckets,
+    Categories,
+    EncoderSpec,
+    Number,
+    Occurrences,
+    Vector,
 )
-from tacit.recipe.encoder import MISSING, BooleanEncoder, BucketEncoder, CategoryEncoder, encoder_of
-from tacit.recipe.model import Recipe
+from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy, parse_policy
 from tacit.tlog.canonical import canonical_bytes
 from tacit.tokens.slots import Slot
@@ -276,3 +279,29 @@ def test_a_wrong_policy_file_is_one_line_naming_the_member(data: bytes, name: st
     with pytest.raises(UsageError, match=message) as caught:
         parse_policy(data, name)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "encoder"),
+    [
+        ("count", Boolean(kind="boolean")),
+        ("count", Boolean(kind="boolean", missing="no")),
+        ("histogram", Buckets(kind="buckets", edges=(0, 10))),
+        ("histogram", Buckets(kind="buckets", edges=(0, 10, 20), other="below", missing="no value")),
+        ("histogram", Categories(kind="categories", categories=("a", "b"))),
+        ("histogram", Categories(kind="categories", categories=("a", "b"), other="another", missing="none")),
+        ("histogram", Attributes(kind="attributes", attributes={"os": ("a", "b"), "area": ("n", "s", "w")})),
+        ("histogram", Attributes(kind="attributes", attributes={"os": ("a", "b")}, missing="none")),
+        ("histogram", Number(kind="number", low=0, high=10)),
+        ("sum", Number(kind="number", low=0, high=10)),
+        ("vector-sum", Vector(kind="vector", length=3, low=0, high=10, norm=14)),
+        ("count", Occurrences(kind="occurrences", start=60, step_seconds=60, steps=3, most=1)),
+        ("histogram", Occurrences(kind="occurrences", start=60, step_seconds=60, steps=3, most=10)),
+        ("mean", Occurrences(kind="occurrences", start=60, step_seconds=60, steps=3, most=10)),
+    ],
+)
+def test_a_party_without_an_encoder_counts_as_many_cells_as_the_result_has_labels(
+    statistic: StatisticName, encoder: EncoderSpec
+) -> None:
+    question = Question.model_construct(text="?", metric="m", encoder=encoder, statistic=statistic)
+    assert shape_of(question).cells == len(encoder_of(question).labels)

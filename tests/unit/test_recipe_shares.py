@@ -26,7 +26,8 @@ from tacit.methods.flips import Flips
 from tacit.models.collectors import collector_side
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.derive import labels, randomizer_of, task_configuration, vdaf_of
+from tacit.recipe.derive import randomizer_of, task_configuration, vdaf_of
+from tacit.recipe.encoder import labels
 from tacit.recipe.encoder_specs import Buckets, Vector
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import Policy

@@ -18,7 +18,8 @@ from tacit.ledger.account import ChargeState
 from tacit.recipe.charges import charge_of
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
-from tacit.recipe.derive import labels, randomizer_of, task_configuration, task_id
+from tacit.recipe.derive import randomizer_of, task_configuration, task_id
+from tacit.recipe.encoder import labels
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.watch_work import seconds_for, update_work, work_per_second

@@ -13,8 +13,9 @@ from infra.views.result_view import price_rows, sampling_lines, show_result
 from services.admin.pages import charts
 from services.admin.pages.rendering import environment, rendered
 from services.admin.pages.views.published import release_row
+from tacit.methods.base.candidate_labels import UNUSED
 from tacit.methods.figures import interval_of, number
-from tacit.methods.result import UNUSED, rows
+from tacit.methods.result import rows
 from tacit.operations.results import in_order
 from tacit.recipe.candidates import Candidates
 from tacit.recipe.cautions import cautions

@@ -19,7 +19,7 @@ from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
 from infra.stacks.simulated import Truth, truth_of
 from infra.views.result_view import show_result
-from tacit.recipe.derive import labels
+from tacit.recipe.encoder import labels
 from tacit.recipe.model import Question, Recipe, TokenSlot
 from tacit.recipe.writing.builder import propose
 

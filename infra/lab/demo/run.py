@@ -32,8 +32,7 @@ from infra.stacks.service_configs import RELEASE_GRACE
 from tacit.messages.one_server import OneServerReport
 from tacit.models.parties import SHUFFLER
 from tacit.ports import Transport
-from tacit.recipe.derive import labels
-from tacit.recipe.encoder import encoder_of
+from tacit.recipe.encoder import encoder_of, labels
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.quantity import exact, in_words

@@ -14,7 +14,7 @@ from infra.lab.demo.results.view import Stages
 from infra.lab.demo.run import DemoRun
 from infra.lab.demo.words import MAX_DEVICES, Texts
 from tacit.errors import UsageError
-from tacit.methods.result import printable
+from tacit.methods.base.candidate_labels import printable
 from tacit.recipe.encoder import StringEncoder
 from tacit.recipe.encoder_specs import Domain, Strings
 from tacit.recipe.model import Recipe

@@ -22,7 +22,7 @@ from tacit.messages import REPORT_ID_SIZE, Extension, HpkeCiphertext, PlaintextI
 from tacit.methods.base.statistics import STATISTICS
 from tacit.models.devices import device_side
 from tacit.ports import Entropy
-from tacit.recipe.derive import labels
+from tacit.recipe.encoder import labels
 from tacit.recipe.model import Recipe
 from tacit.task import Task, input_share_aad
 from tacit.tokens.binding import TOKEN_EXTENSION_TYPE

@@ -21,7 +21,7 @@ from tacit.models.servers import server_side
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.two_servers import SharedCell, opened_share, sealed_shares
 from tacit.ports import Entropy
-from tacit.recipe.derive import labels
+from tacit.recipe.encoder import labels
 from tacit.recipe.encoder_specs import Occurrences
 from tacit.recipe.model import Question, Recipe
 from tacit.task import Task

@@ -27,8 +27,7 @@ from tacit.models.shuffled.task import counts_of
 from tacit.operations.calls import call
 from tacit.ports import Clock, Transport
 from tacit.recipe.cautions import cautions
-from tacit.recipe.derive import labels
-from tacit.recipe.encoder import encoder_of
+from tacit.recipe.encoder import encoder_of, labels
 from tacit.recipe.model import Recipe
 from tacit.recipe.response import stated, with_response
 

@@ -15,7 +15,8 @@ from tacit.messages import HpkeConfig, Role
 from tacit.methods.rappor import Rappor
 from tacit.models.secure_aggregation.form import SecureAggregationParties, aggregators_of
 from tacit.ohttp import generate_key_config
-from tacit.recipe.derive import answer_label, task_id, vdaf_of
+from tacit.recipe.derive import task_id, vdaf_of
+from tacit.recipe.encoder import answer_label
 from tacit.recipe.encoder_specs import Attributes, Buckets
 from tacit.recipe.model import Question, Recipe
 from tacit.recipe.policy import AggregatorPin, Policy

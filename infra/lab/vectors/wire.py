@@ -11,7 +11,8 @@ from tacit import bhttp, ohttp
 from tacit.bhttp import Request, Response
 from tacit.media_types import dap
 from tacit.messages import CollectionJobReq, PlaintextInputShare, Query, Report, ReportMetadata, Role, UploadRequest
-from tacit.recipe.derive import design_of, labels, randomizer_of
+from tacit.recipe.derive import design_of, randomizer_of
+from tacit.recipe.encoder import labels
 from tacit.roles import client
 from tacit.task import Task, input_share_aad, seal_aggregate_share, verify_key_of
 from tacit.vdaf.release import added_up

@@ -10,8 +10,8 @@ from tacit.methods.result import MOST_LISTED, Result
 from tacit.methods.result import Buckets as BucketsResult
 from tacit.models.forms import form_of
 from tacit.recipe.claims import claim_of
-from tacit.recipe.derive import answer_label, design_of, labels, randomizer_of
-from tacit.recipe.encoder import encoder_of
+from tacit.recipe.derive import design_of, randomizer_of
+from tacit.recipe.encoder import answer_label, encoder_of, labels
 from tacit.recipe.encoder_specs import Buckets, Categories, Domain, EncoderSpec, Number, Occurrences, Prefixes, Vector
 from tacit.recipe.model import Recipe
 from tacit.recipe.response import biased_by_missing, missing_adds, with_response

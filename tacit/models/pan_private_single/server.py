@@ -12,7 +12,8 @@ from tacit.models.pan_private_single.task import one_server_task
 from tacit.panprivate.discrete_logarithm import DiscreteLogarithm
 from tacit.panprivate.elgamal import PrivateKey, ciphertext_size
 from tacit.ports import StateKey
-from tacit.recipe.derive import labels, randomizer_of
+from tacit.recipe.derive import randomizer_of
+from tacit.recipe.encoder import labels
 from tacit.recipe.model import Recipe
 from tacit.roles.analyzer import Counting, Reading
 from tacit.task.one_server import OneServerTask

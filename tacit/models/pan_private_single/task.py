@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tacit.models.interfaces.one_server import task_of_one_server
 from tacit.panprivate.elgamal import ciphertext_size
-from tacit.recipe.derive import labels
+from tacit.recipe.encoder import labels
 from tacit.recipe.model import Recipe
 from tacit.task.one_server import OneServerTask
 
