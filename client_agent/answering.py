@@ -15,9 +15,9 @@ from client_agent.coin import coin
 from client_agent.data import audience
 from client_agent.data.sources import READ_SECONDS, DataSource, Reading, Value, read
 from client_agent.journal import AgentStore, Fact, note
-from client_agent.panprivate.recipes import plan_of
 from client_agent.panprivate.watches import Watches
 from client_agent.training import Ask, Trainer
+from tacit.extension_points import WATCHED_STATE
 from tacit.methods.base.method import Answer, Measurement
 from tacit.models.devices import device_side
 from tacit.ports import Clock, Entropy
@@ -147,7 +147,7 @@ class KeptStates:
     def check(self, recipe: Recipe) -> None:
         """Raise ``Refusal`` for an invalid randomizer, and as ``plan_of``."""
         derive.randomizer_of(recipe)
-        plan_of(recipe)
+        WATCHED_STATE["plan-of"](recipe)
 
     def ready(self, recipe: Recipe, now: float) -> bool:
         """Whether the interval has begun."""

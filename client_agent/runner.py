@@ -24,7 +24,8 @@ from client_agent.deciding import AgentEnv
 from client_agent.hints import Hints, check_broker
 from client_agent.journal import AgentStore, Entry, Fact, Trouble
 from client_agent.learning.learners import Learner
-from client_agent.panprivate.watches import FOLDER, Watches
+from client_agent.panprivate.state_files import FOLDER
+from client_agent.panprivate.watches import Watches
 from client_agent.store import SqlAgentStore
 from tacit.adapters.databases.watermark import DoubtfulError, Watermark
 from tacit.adapters.disk.files import read_bounded

@@ -119,3 +119,12 @@ PAN_PRIVACY: Final[ByName[Any]] = ByName(
     }
 )
 """What servers and readers of recipes need of local pan-privacy, once a recipe's devices watch an event."""
+
+WATCHED_STATE: Final[ByName[Any]] = ByName(
+    {
+        "plan-of": "client_agent.panprivate.recipes:plan_of",
+        "watch": "client_agent.panprivate.watch:EventWatch",
+        "erase-file": "client_agent.panprivate.slots:erase_file",
+    }
+)
+"""What a device needs of it, once it watches an event or holds a file of a state."""

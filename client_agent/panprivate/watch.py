@@ -17,15 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from client_agent.panprivate.slots import OS_DISK, Content, Disk, InMemory, Kept, Slots, newest
+from client_agent.panprivate.state_files import ASIDE, FILE, SUFFIX, DamagedStateError
+from tacit.codec import b64url
 from tacit.errors import DecodeError, UsageError
 from tacit.panprivate.stored import StoredState
 from tacit.ports import Entropy
 
-ASIDE = ".aside"
-"""Suffix of the name of a file that was put aside because it holds no valid state."""
 MAX_STEPS = 1 << 31
 _PLAN = struct.Struct(">32s32s32sQII")
-SUFFIX = ".state"
 
 Now = Callable[[], float]
 """A function that returns the POSIX time, in seconds."""
@@ -176,8 +175,22 @@ def kept_step(path: Path) -> int:
     return newest(path).number
 
 
-class DamagedStateError(UsageError):
-    """A file with the name of a state that holds no valid state; it was put aside."""
+def states_in(folder: Path) -> list[dict[str, str | int]]:
+    """Every state below ``folder``, also while a process keeps it: recipe (its hash), ended steps, bytes, file. Raises
+    ``UsageError`` for a damaged one."""
+    rows: list[dict[str, str | int]] = []
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        named = FILE.fullmatch(path.name)
+        if named is None:
+            continue
+        try:
+            step, size = kept_step(path), path.stat().st_size
+        except FileNotFoundError:
+            continue  # erased just now
+        except (OSError, DecodeError) as error:
+            raise UsageError(f"{path}: {error}") from error
+        rows.append({"recipe": b64url(bytes.fromhex(named[1])), "step": step, "bytes": size, "path": str(path)})
+    return rows
 
 
 def _begin(plan: Plan, path: Path, now: Now, entropy: Entropy) -> None:

@@ -8,28 +8,26 @@ are overwritten and removed, at the next start if the process died in between.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Collection, Iterator, Set
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from client_agent.panprivate.recipes import plan_of
-from client_agent.panprivate.slots import OS_DISK, Disk, erase_file
-from client_agent.panprivate.watch import ASIDE, SUFFIX, DamagedStateError, EventWatch, Plan, kept_step
-from tacit.codec import b64url
+from client_agent.panprivate.state_files import ASIDE, FILE, SUFFIX, DamagedStateError
 from tacit.counting_words import counted
-from tacit.errors import DecodeError, TacitError, UsageError
-from tacit.models.interfaces.watched import most_of
+from tacit.errors import TacitError, UsageError
+from tacit.extension_points import WATCHED_STATE
 from tacit.ports import Clock, Entropy
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.recipe.watch_work import MAX_WORK, work_per_second
+from tacit.recipe.watch_work import MAX_WORK, most_of, work_per_second
 
-FOLDER = "watched"
-"""Folder of the states, below the agent's own."""
+if TYPE_CHECKING:
+    from client_agent.panprivate.slots import Disk
+    from client_agent.panprivate.watch import EventWatch, Plan
+
 MOST = 64
 """Most states that a device keeps at a time."""
-_FILE = re.compile(rf"\.?([0-9a-f]{{64}}){re.escape(SUFFIX)}(\{ASIDE}|\.new)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,7 @@ class Watches:
         folder: Path | None,
         clock: Clock,
         entropy: Entropy,
-        disk: Disk = OS_DISK,
+        disk: Disk | None = None,
         work: int = MAX_WORK,
         policy: Policy | None = None,
     ) -> None:
@@ -87,7 +85,7 @@ class Watches:
         own = recipe.hash
         if own in self._open:
             return
-        plan, now = plan_of(recipe), self._clock.now()
+        plan, now = WATCHED_STATE["plan-of"](recipe), self._clock.now()
         is_over = plan.schedule.ended(now) == plan.schedule.steps
         if now >= recipe.interval.end or (is_over and own not in self._filed):
             return
@@ -123,11 +121,13 @@ class Watches:
 
     def _opened(self, plan: Plan) -> EventWatch | None:
         own = plan.recipe
+        watch_class: type[EventWatch] = WATCHED_STATE["watch"]
+        disk = {} if self._disk is None else {"disk": self._disk}
         if self._folder is None:
-            return EventWatch.in_memory(plan, self._clock.now, self._entropy)
+            return watch_class.in_memory(plan, self._clock.now, self._entropy)
         for _ in range(2):
             try:
-                watch = EventWatch.open(plan, self._folder, self._clock.now, self._entropy, self._disk)
+                watch = watch_class.open(plan, self._folder, self._clock.now, self._entropy, **disk)
             except DamagedStateError as error:
                 self._filed.add(own)
                 self._troubles[own] = str(error)
@@ -145,7 +145,10 @@ class Watches:
         if recipe.hash in self._filed:
             self.expect(recipe)  # a device that was off when the steps ended
         watched = self._open.get(recipe.hash)
-        return plan_of(recipe).stored.initial(self._entropy) if watched is None else watched.watch.state
+        if watched is not None:
+            return watched.watch.state
+        plan: Plan = WATCHED_STATE["plan-of"](recipe)
+        return plan.stored.initial(self._entropy)
 
     def record(self, event: str, times: int = 1) -> bool:
         """Record that the event happened ``times`` times just now; returns whether any recipe watches it."""
@@ -202,7 +205,7 @@ class Watches:
             if watched is not None:
                 watched.watch.erase()
             for path in _files(self._folder, own):
-                erase_file(path, self._entropy)
+                WATCHED_STATE["erase-file"](path, self._entropy)
         except OSError as error:
             self._troubles[own] = f"the state of a recipe that is over cannot be erased: {error.strerror or error}"
         else:
@@ -215,29 +218,11 @@ class Watches:
         self._open.clear()
 
 
-def states_in(folder: Path) -> list[dict[str, str | int]]:
-    """Every state below ``folder``, also while a process keeps it: recipe (its hash), ended steps, bytes, file. Raises
-    ``UsageError`` for a damaged one."""
-    rows: list[dict[str, str | int]] = []
-    for path in sorted(folder.glob(f"*{SUFFIX}")):
-        named = _FILE.fullmatch(path.name)
-        if named is None:
-            continue
-        try:
-            step, size = kept_step(path), path.stat().st_size
-        except FileNotFoundError:
-            continue  # erased just now
-        except (OSError, DecodeError) as error:
-            raise UsageError(f"{path}: {error}") from error
-        rows.append({"recipe": b64url(bytes.fromhex(named[1])), "step": step, "bytes": size, "path": str(path)})
-    return rows
-
-
 def _found_in(folder: Path | None) -> set[bytes]:
     """Hashes of the recipes that have files."""
     if folder is None or not folder.is_dir():
         return set()
-    names = (_FILE.fullmatch(path.name) for path in folder.iterdir())
+    names = (FILE.fullmatch(path.name) for path in folder.iterdir())
     return {bytes.fromhex(name[1]) for name in names if name is not None}
 
 

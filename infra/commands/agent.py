@@ -212,7 +212,8 @@ def state(config: ConfigOption, as_json: AsJson = False) -> None:
     Example: tacit agent state --config .tacit/agents/0/agent.json
     """
     from client_agent.config import AgentConfig
-    from client_agent.panprivate.watches import FOLDER, states_in
+    from client_agent.panprivate.state_files import FOLDER
+    from client_agent.panprivate.watch import states_in
     from infra.views.terminal import answers, plain_table, print_json
     from tacit.service.base.config_files import load_config
 

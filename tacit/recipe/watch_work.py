@@ -25,6 +25,12 @@ def is_watched(recipe: Recipe) -> bool:
     return bool(form_of(recipe.model).watched)
 
 
+def most_of(recipe: Recipe) -> int:
+    """Most occurrences of the event that count on one device."""
+    asked = recipe.question.encoder
+    return asked.most if isinstance(asked, Occurrences) else 1
+
+
 def update_work(recipe: Recipe) -> int:
     """Multiplications of one update of the recipe's state: 2 for a count of one server and 2 (k + 1) for its other
     statistics, 8 for a count of two servers and 16 k for their histogram. 0 for a recipe that watches nothing."""

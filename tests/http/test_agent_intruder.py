@@ -12,7 +12,8 @@ from client_agent.cached_store import RememberedStore
 from client_agent.data.sources import CallableSource
 from client_agent.deciding import AgentEnv
 from client_agent.journal import State
-from client_agent.panprivate.watches import FOLDER, Watches
+from client_agent.panprivate.state_files import FOLDER
+from client_agent.panprivate.watches import Watches
 from client_agent.runner import DATABASE
 from client_agent.store import SqlAgentStore
 from infra.lab.intruder.game import judged

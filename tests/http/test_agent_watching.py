@@ -14,8 +14,8 @@ from client_agent.deciding import AgentEnv
 from client_agent.journal import AgentStore, Entry, Fact, MemoryAgentStore, State, Trouble
 from client_agent.panprivate import watches as watches_module
 from client_agent.panprivate.recipes import plan_of
-from client_agent.panprivate.watch import kept_step
-from client_agent.panprivate.watches import Watches, states_in
+from client_agent.panprivate.watch import kept_step, states_in
+from client_agent.panprivate.watches import Watches
 from client_agent.store import SqlAgentStore
 from infra.lab.kit.recipes import EPOCH
 from tacit.logview.live import LiveLog

@@ -14,8 +14,9 @@ import pytest
 
 from client_agent.panprivate.listening import SOCKET, kept, tell, verdict
 from client_agent.panprivate.recipes import plan_of
-from client_agent.panprivate.watch import kept_step
-from client_agent.panprivate.watches import FOLDER, Watches, states_in
+from client_agent.panprivate.state_files import FOLDER
+from client_agent.panprivate.watch import kept_step, states_in
+from client_agent.panprivate.watches import Watches
 from infra.cli import run
 from infra.lab.kit.clock import SimClock, settle
 from infra.lab.kit.entropy import SeededEntropy

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from client_agent.panprivate.slots import OsDisk, decode_slot, newest, slot_size
-from client_agent.panprivate.watch import ASIDE, EventWatch, Plan, Schedule, kept_step
+from client_agent.panprivate.state_files import ASIDE
+from client_agent.panprivate.watch import EventWatch, Plan, Schedule, kept_step
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import DecodeError, Fatal, UsageError

@@ -19,7 +19,7 @@ from client_agent.agent import Agent
 from client_agent.cached_store import RememberedStore
 from client_agent.journal import Fact, Trouble
 from client_agent.panprivate.listening import listening, tell
-from client_agent.panprivate.watches import FOLDER
+from client_agent.panprivate.state_files import FOLDER
 from infra.lab.intruder.attackers import ATTACKERS, Attacker, BestFeature
 from infra.lab.intruder.traces import ONCE, CountedEntropy, Moment, Moments, SeenDisk, Trace, mark_unread
 from infra.lab.kit.clock import SimClock

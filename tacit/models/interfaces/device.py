@@ -5,14 +5,16 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from tacit import bhttp
 from tacit.errors import Refusal
-from tacit.models.interfaces.watched import RandomisedCells, Stored
 from tacit.ports import Entropy
 from tacit.recipe.model import Recipe
 from tacit.tokens.binding import Preimages
+
+if TYPE_CHECKING:
+    from tacit.models.interfaces.watched import RandomisedCells, Stored
 
 
 @dataclass(frozen=True, slots=True)

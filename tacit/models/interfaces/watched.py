@@ -10,7 +10,6 @@ from tacit.errors import DecodeError, Refusal
 from tacit.panprivate.elgamal import Ciphertext, PublicKey
 from tacit.panprivate.stored import OneServer, TwoServers
 from tacit.panprivate.two_servers import SharedCell
-from tacit.recipe.encoder_specs import Occurrences
 from tacit.recipe.model import Recipe
 
 S = TypeVar("S", OneServer, TwoServers)
@@ -18,12 +17,6 @@ Stored = OneServer | TwoServers
 """How a state is kept: encrypted to one server, or shared between two."""
 RandomisedCells = Sequence[Ciphertext] | Sequence[SharedCell]
 """What is sent: ciphertexts for one server, or secret shares for two."""
-
-
-def most_of(recipe: Recipe) -> int:
-    """Most occurrences of the event that count on one device."""
-    asked = recipe.question.encoder
-    return asked.most if isinstance(asked, Occurrences) else 1
 
 
 def asks_whether(recipe: Recipe) -> bool:

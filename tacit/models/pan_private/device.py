@@ -15,7 +15,7 @@ from tacit.errors import Refusal
 from tacit.messages import Role
 from tacit.models.interfaces.device import Channel
 from tacit.models.interfaces.mixed import mixed
-from tacit.models.interfaces.watched import asks_whether, made_once, most_of, public_key
+from tacit.models.interfaces.watched import asks_whether, made_once, public_key
 from tacit.models.pan_private.form import PanPrivate, state_aggregators
 from tacit.models.secure_aggregation.device import DapChannel, SecureAggregationDevice
 from tacit.panprivate.stored import TwoServers
@@ -30,6 +30,7 @@ from tacit.panprivate.two_servers import Sharing as StateSharing
 from tacit.ports import Entropy
 from tacit.recipe.derive import members_of, task_id, task_of
 from tacit.recipe.model import Recipe
+from tacit.recipe.watch_work import most_of
 from tacit.roles.client import Sharing
 
 

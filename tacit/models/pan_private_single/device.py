@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import ClassVar
 
 from tacit.models.interfaces.one_server import AnalyzerChannel, AnalyzerDevice
-from tacit.models.interfaces.watched import asks_whether, made_once, most_of, public_key
+from tacit.models.interfaces.watched import asks_whether, made_once, public_key
 from tacit.models.one_server import analyzer_of
 from tacit.models.pan_private_single.form import PanPrivateSingle, state_key_of
 from tacit.models.pan_private_single.task import one_server_task
@@ -18,6 +18,7 @@ from tacit.panprivate.stored import OneServer
 from tacit.ports import Entropy
 from tacit.recipe.derive import members_of, randomizer_of
 from tacit.recipe.model import Recipe
+from tacit.recipe.watch_work import most_of
 from tacit.tokens.slots import TokenVerifier
 
 
