@@ -32,6 +32,7 @@ from tacit.service.app import (
     heed_expect,
     make_app,
 )
+from tacit.service.base.marks import watermark_of
 from tacit.service.base.secret_files import read_secret, write_secret
 from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.operated import OPERATED, HeldKey
@@ -61,7 +62,7 @@ def create_app(
         HeldKey("device root", spki_hash(root).hex(), int(root.not_valid_after_utc.timestamp())) for root in roots
     ]
     own = SoftwareRootVerifier(roots, revoked, secret)
-    store = AttesterStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+    store = AttesterStore(config.database_url(NAME), watermark_of(config, NAME, deps.clock, deps.recovery))
     app[ATTESTER] = attester = Attester(config, deps, store, [own, *verifiers], secret)
     app[HEALTH_PROBLEMS].append(attester.credential.trouble)
     app.router.add_post("/v1/challenge", post_challenge, expect_handler=heed_expect)

@@ -12,9 +12,8 @@ from tacit import media_types
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
 from tacit.service.app import read_body
-from tacit.service.documents.openapi import page_of
 from tacit.service.http.callers import CALLERS
-from tacit.service.paging import page_response
+from tacit.service.http.paging import page_of, page_response
 from tacit.tokens.attestation import CHALLENGE_SIZE, Evidence
 
 ATTESTER = web.AppKey("attester", Attester)

@@ -21,13 +21,13 @@ from client_agent.journal import AgentStore, Entry, Fact, State, note
 from client_agent.model_files import ModelFiles
 from client_agent.oblivious import ObliviousClient
 from client_agent.panprivate.watches import Watches
+from client_agent.resting import RestingTransport
 from client_agent.seen_leaves import over_epoch
 from client_agent.supervision import unusable, words_of
 from client_agent.training import Trainer
 from client_agent.upload import Uploader
 from client_agent.wallet import AttestedDevice, TokenWallet
 from tacit import ohttp
-from tacit.answers import RestingTransport
 from tacit.backoff import NEVER, Backoff, uniform
 from tacit.codec import b64url
 from tacit.errors import Refusal

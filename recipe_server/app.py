@@ -15,13 +15,14 @@ from recipe_server.results import MAX_RESULT
 from recipe_server.service import RecipeService
 from recipe_server.store import RecipeStore
 from recipe_server.witnessing import ANSWER_SECONDS, WitnessDriver, drivers_of
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import UsageError
 from tacit.ports import Announcer
 from tacit.service.app import HEALTH_PROBLEMS, SERVICE_ENV, ServiceEnv, add_driver, add_store, heed_expect, make_app
 from tacit.service.base.backends import make_announcer
+from tacit.service.base.marks import watermark_of
 from tacit.service.base.vouched import ASK_SECONDS, VouchedTime
 from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.operated import OPERATED, HeldKey
@@ -44,7 +45,7 @@ def create_app(config: RecipeServerConfig, deps: ServiceEnv) -> web.Application:
         app.cleanup_ctx.append(_announcing(announcer))
     if deps.recovery is Recovery.ACCEPT:
         raise UsageError(FORGOTTEN)
-    store = RecipeStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+    store = RecipeStore(config.database_url(NAME), watermark_of(config, NAME, deps.clock, deps.recovery))
     app[RECIPES] = RecipeService(config, deps.clock, store, announcer)
     app[MODELS] = ModelFiles(config, deps, store)
     app[MAX_AGE] = config.max_age

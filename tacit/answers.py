@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from tacit.backoff import Backoff
-from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX, DapProblem
-from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
+from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX
+from tacit.ports import TransportError
 from tacit.problem import problem_type
 from tacit.time_format import read_date_field
 
@@ -30,7 +29,7 @@ PASSING_RULE_ENDS: Final = ("-early", "-room", "-missing")
 others still have to send."""
 LONGEST_RETRY_AFTER: Final = 3600.0
 """Seconds up to which a peer is left alone: longer ones are a mistake, or an attempt to silence the sender."""
-_UNRECOGNIZED_TASK = DAP_ERROR_PREFIX + DapProblem.UNRECOGNIZED_TASK.value
+_UNRECOGNIZED_TASK = DAP_ERROR_PREFIX + "unrecognizedTask"
 _LONGEST_FIELD = 64
 
 
@@ -68,30 +67,3 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float:
 def unanswered(words: str, headers: Mapping[str, str], now: float | None = None) -> TransportError:
     """An error for an answer that is none, in ``words``, with the pause that its ``headers`` ask for."""
     return TransportError(words, retry_after=retry_after(headers, now))
-
-
-class RestingTransport:
-    """A ``Transport`` for a device, whose requests to an origin all mean one service: once it asks to be left alone
-    (408, 429, 5xx with ``Retry-After``), nothing is sent to that origin until then, whatever is due there."""
-
-    def __init__(self, transport: Transport, clock: Clock, entropy: Entropy) -> None:
-        self._transport = transport
-        self._clock = clock
-        self._entropy = entropy
-        self._rests: dict[str, tuple[float, float]] = {}
-        """From when until when nothing is sent to an origin; a clock that goes back before it ends a rest."""
-
-    async def request(
-        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
-    ) -> HttpResponse:
-        """As ``Transport.request``. Raises ``TransportError`` without asking while the origin is left alone."""
-        origin, now = "/".join(url.split("/", 3)[:3]), self._clock.now()
-        begun, until = self._rests.get(origin, (0.0, 0.0))
-        if begun <= now < until:
-            raise TransportError("the server asked to be left alone for a while", retry_after=until - now)
-        self._rests.pop(origin, None)
-        answer = await self._transport.request(method, url, headers=headers, body=body)
-        if may_pass(answer.status) and (asked := retry_after(answer.headers, now)):
-            now = self._clock.now()
-            self._rests[origin] = now, now + Backoff.spread(asked, self._entropy)
-        return answer

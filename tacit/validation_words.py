@@ -76,3 +76,8 @@ def _agreeing(stated: Mapping[str, Any]) -> dict[str, str]:
         several = "" if stated.get(f"{end}_length") == 1 else "s"
         found |= {f"{end}_values": f"value{several}", f"{end}_characters": f"character{several}"}
     return found
+
+
+def shown(name: str) -> str:
+    """A member's name, or a value, in a form suitable for a one-line message."""
+    return "".join(char if char.isprintable() else "?" for char in name[:64])

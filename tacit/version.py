@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
-from tacit.errors import DecodeError, ReportError
+from tacit.dap_errors import ReportError
+from tacit.errors import DecodeError
 
 _CLIENT = 1
 _COLLECTOR = 0

@@ -14,13 +14,14 @@ from services.admin.storage import audit
 from services.admin.storage.audit import PAGE, follows
 from services.admin.storage.records import Act, ApiKey, Person
 from services.admin.storage.store import AdminStore
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
 from tacit.client import AuditChain
 from tacit.codec import b64url
 from tacit.errors import Abort, UsageError
 from tacit.operations.audit_chain import Chain
 from tacit.ports import Clock, Entropy
 from tacit.service.base.config_files import load_config
+from tacit.service.base.marks import watermark_of
 from tacit.service.documents.admin_people import Kind, Role
 
 ACT = "person.recover"
@@ -52,7 +53,7 @@ async def let_in(config: Path, name: str, key_sha256: str, clock: Clock, entropy
     all other ways to sign in stop working. The act is in the audit log and on the overview, and counts after the
     rule's delay. Raises ``UsageError``."""
     loaded = load_config(config, AdminConfig)
-    store = AdminStore(loaded.database_url("admin"), loaded.watermark("admin", clock, Recovery.REFUSE))
+    store = AdminStore(loaded.database_url("admin"), watermark_of(loaded, "admin", clock, Recovery.REFUSE))
     consent, people = Consent(Rule(loaded.persons, loaded.approver_delay_seconds), clock, entropy), People(entropy)
     now, words = int(clock.now()), f"let in by the operator of the host, with the key of SHA-256 {key_sha256}"
     await store.open()

@@ -14,7 +14,7 @@ import typer
 
 from infra.base.loops import fastest_loop
 from infra.base.service_names import KINDS
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
 from tacit.errors import TacitError
 from tacit.ports import TransportError
 from tacit.service.base.foreign_lines import foreign_lines, log_end, log_unhandled

@@ -38,7 +38,7 @@ from infra.stacks.opening import open_stack
 from infra.tools.images.context import DEFAULT_BASE
 from infra.tools.staging.choices import Driver, Mode
 from infra.views.terminal import answers, notes, plain_table, print_json, print_json_line
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
 from tacit.adapters.disk.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.counting_words import counted

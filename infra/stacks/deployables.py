@@ -16,7 +16,7 @@ from aiohttp import web
 from infra.base.garbage import no_collection, spare_what_is_here
 from infra.base.loops import loop_name
 from infra.base.service_names import KINDS, MODULES, kind_of
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.ports import OwnedTransport

@@ -62,6 +62,7 @@ from tacit.service.app import (
 from tacit.service.base.hsm import HsmKey
 from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import REQUEST, RequestId
+from tacit.service.base.marks import watermark_of
 from tacit.service.base.secret_files import read_secret
 from tacit.service.base.vouched import EarlierClock, LaterClock
 from tacit.service.documents.openapi import add_described
@@ -87,7 +88,7 @@ def create_app(config: AdminConfig, deps: ServiceEnv) -> web.Application:
     app = make_app(
         NAME, deps, max_body=config.max_body, callers=Callers(NAME, config.listen, {}), middlewares=[_remember_id]
     )
-    store = AdminStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+    store = AdminStore(config.database_url(NAME), watermark_of(config, NAME, deps.clock, deps.recovery))
     token = ShownToken(None if config.collector is None else config.collector.token)
     app[ADMIN] = admin = make_admin(config, deps, store, token)
     app[HEALTH_PROBLEMS].append(token.trouble)

@@ -32,6 +32,7 @@ from tacit.models.servers import server_side
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import HEALTH_PROBLEMS, ServiceEnv, add_driver, add_store, make_app
 from tacit.service.base.keys import read_signing_key
+from tacit.service.base.marks import watermark_of
 from tacit.service.http.callers import Callers, gateway_tokens, tokens_of
 from tacit.service.http.limits import ByteBudget
 from tacit.service.operated import OPERATED
@@ -47,7 +48,7 @@ def create_app(config: AnalyzerConfig, deps: ServiceEnv) -> web.Application:
     callers = _callers(config)
     gateways = uploading_gateways(config, callers, "released")
     app = make_app(NAME, deps, max_body=config.max_body, callers=callers)
-    store = AnalyzerStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+    store = AnalyzerStore(config.database_url(NAME), watermark_of(config, NAME, deps.clock, deps.recovery))
     parties: PartyTable[AnalyzerParty] = PartyTable()
     uploads = Uploads(store, deps, config, NAME)
     releases = app[RELEASES] = Releases(store, parties, deps, config)

@@ -18,9 +18,8 @@ from tacit import media_types
 from tacit.codec import b64url, unb64url
 from tacit.errors import Abort, DecodeError
 from tacit.service.app import read_body
-from tacit.service.documents.openapi import page_of
 from tacit.service.http.callers import CALLERS
-from tacit.service.paging import page_response
+from tacit.service.http.paging import page_of, page_response
 
 OPERATOR, ADMIN = "operator", "admin"
 """The roles of callers; both may use every resource."""

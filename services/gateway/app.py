@@ -17,11 +17,11 @@ from services.gateway.store import RedisReplayWindow, ReplayStore
 from tacit import ohttp
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
+from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.message_frames import MOST_UPLOAD_BYTES
 from tacit.multibuffer.library import level
 from tacit.native_level import BATCHES
-from tacit.service import operated
 from tacit.service.app import (
     CLOCK_BOUND,
     HEALTH_PROBLEMS,
@@ -34,9 +34,10 @@ from tacit.service.app import (
     voucher_of,
 )
 from tacit.service.base.keys import open_signing_key
+from tacit.service.base.marks import watermark_of
 from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.metrics import number_of
-from tacit.service.operated import OPERATED
+from tacit.service.operated import OPERATED, HeldKey
 
 _PUBLISH_SECONDS = 5.0
 _KEEP_SECONDS = 60.0
@@ -62,8 +63,8 @@ def create_app(config: GatewayConfig, deps: ServiceEnv) -> web.Application:
     app.cleanup_ctx.append(_open_store)
     add_store(app, lambda: store.durable)
     app[OPERATED].held = lambda: [
-        operated.signing_key("leaves", signing_key),
-        *(operated.HeldKey("ohttp", f"period {period}", (period + 1) * ring.rotation) for period in ring.by_period()),
+        HeldKey("leaves", b64url(signing_key.public)),
+        *(HeldKey("ohttp", f"period {period}", (period + 1) * ring.rotation) for period in ring.by_period()),
     ]
     app[METRICS].add("tacit_keys_end_timestamp_seconds", number_of(lambda: ring.ends))
     app[METRICS].add("tacit_keys_period_seconds", number_of(lambda: ring.rotation))
@@ -99,7 +100,7 @@ def make_transport(config: GatewayConfig) -> HttpTransport:
 
 def _replay_window(config: GatewayConfig, deps: ServiceEnv) -> ReplayWindow:
     if config.replay_window is None:
-        return ReplayStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+        return ReplayStore(config.database_url(NAME), watermark_of(config, NAME, deps.clock, deps.recovery))
     from tacit.adapters.messaging.redis_replay import RedisSeen
 
     url = config.replay_window.url(insecure=config.insecure_http)

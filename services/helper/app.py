@@ -23,6 +23,7 @@ from tacit.aggregator.parties import PARTIES, Parties
 from tacit.messages import Role
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.service.app import HEALTH_PROBLEMS, ServiceEnv, add_store, make_app
+from tacit.service.base.marks import watermark_of
 from tacit.service.http.callers import Callers
 from tacit.service.http.limits import ByteBudget
 from tacit.service.http.live_tokens import AcceptedTokens
@@ -56,7 +57,7 @@ def create_app(config: HelperConfig, deps: ServiceEnv) -> web.Application:
     leader = AcceptedTokens(config.peer_file, read_peer_tokens)
     parts = Parts(
         name=NAME,
-        store=HelperStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery)),
+        store=HelperStore(config.database_url(NAME), watermark_of(config, NAME, deps.clock, deps.recovery)),
         callers=Callers(NAME, config.listen, {**credentials.tokens, "leader": leader}),
         hpke_keys=credentials.hpke_keys,
         crypto=config.job_crypto(),

@@ -9,7 +9,7 @@ from itertools import repeat
 
 from tacit.aggregator.records import ACCEPTED, OutcomeRow
 from tacit.aggregator.store import CommonTx
-from tacit.errors import ReportError
+from tacit.dap_errors import ReportError
 from tacit.roles.aggregator import Party, Rejection, Tally
 from tacit.roles.jobs import HelperJob
 from tacit.task import Task

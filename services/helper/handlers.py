@@ -17,14 +17,14 @@ from tacit.aggregator.http import (
 from tacit.aggregator.keys import HpkeKey
 from tacit.aggregator.parties import Parties
 from tacit.codec import b64url
-from tacit.errors import Abort, DapAbort, DapProblem
+from tacit.dap_errors import DapAbort, DapProblem
+from tacit.errors import Abort
 from tacit.messages import AggregationJobContinueReq
 from tacit.messages.version_codec import decode_versioned
 from tacit.roles.aggregator import Party
-from tacit.service.documents.openapi import page_of
 from tacit.service.http.callers import CALLERS
 from tacit.service.http.limits import ByteBudget
-from tacit.service.paging import page_response
+from tacit.service.http.paging import page_of, page_response
 from tacit.version import DAP_18, DapVersion
 
 _RESPONSE = "aggregation-job-resp"

@@ -13,7 +13,8 @@ from services.helper.commit import PreparedJob, commit
 from services.helper.store import HelperStore, HelperTx
 from tacit.aggregator.records import recipe_status
 from tacit.aggregator.work import resource_id
-from tacit.errors import CryptoError, DapAbort, DapProblem, DecodeError, Fatal, Refusal
+from tacit.dap_errors import DapAbort, DapProblem
+from tacit.errors import CryptoError, DecodeError, Fatal, Refusal
 from tacit.messages import AggregateShare, AggregateShareReq, AggregationJobResp, BatchMode, Role
 from tacit.messages.slices import JobSlices, ReportSlices, slice_job
 from tacit.messages.version_codec import decode_versioned

@@ -31,6 +31,7 @@ from tacit.service.app import (
     heed_expect,
     make_app,
 )
+from tacit.service.base.marks import watermark_of
 from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED
@@ -43,7 +44,7 @@ def create_app(config: IssuerConfig, deps: ServiceEnv) -> web.Application:
     """Build the application; its store opens with it. Raises ``UsageError`` for an unsafe or unreadable setting."""
     require_secure_url(config.recipe_server_url, insecure_http=config.insecure_http)
     app = make_app(NAME, deps, max_body=MAX_REQUEST, callers=_callers(config))
-    store = IssuerStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+    store = IssuerStore(config.database_url(NAME), watermark_of(config, NAME, deps.clock, deps.recovery))
     app[ISSUER] = issuer = Issuer(config, deps, store)
     app.router.add_get(WELL_KNOWN_PATH, get_directory)
     app.router.add_post("/token-request", post_token_request, expect_handler=heed_expect)

@@ -10,9 +10,8 @@ from services.issuer.service import Issuer, refused
 from tacit import media_types
 from tacit.errors import Abort
 from tacit.service.app import read_body
-from tacit.service.documents.openapi import page_of
 from tacit.service.http.callers import CALLERS
-from tacit.service.paging import page_response
+from tacit.service.http.paging import page_of, page_response
 
 ISSUER = web.AppKey("issuer", Issuer)
 

@@ -33,7 +33,7 @@ from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import get_logger
 from tacit.service.base.vouched import UNVOUCHED
 from tacit.service.metrics import Reading
-from tacit.service.operated import HeldKey, signing_key
+from tacit.service.operated import HeldKey
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tlog.token_directories import IssuerDirectory as DirectoryBody
 from tacit.tlog.token_directories import SlotKey
@@ -117,7 +117,7 @@ class Issuer:
         seconds = self._config.epoch_seconds
         epochs = Counter(live.epoch for live in self._keys.values())
         tokens = [HeldKey("tokens", f"epoch {e}, {n} slots", (e + 1) * seconds) for e, n in sorted(epochs.items())]
-        return [signing_key("leaves", self._signing_key), *tokens]
+        return [HeldKey("leaves", b64url(self._signing_key.public)), *tokens]
 
     def _open_for_issuance(self, epoch: int) -> bool:
         is_shown = epoch > self._closed_epoch(1) and epoch not in self._not_ours

@@ -37,6 +37,7 @@ from tacit.messages import Role
 from tacit.models.parties import SHUFFLER
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.service.app import COUNT, HEALTH_PROBLEMS, ServiceEnv, add_driver, add_store, make_app
+from tacit.service.base.marks import watermark_of
 from tacit.service.fast_routes import add_fast_route
 from tacit.service.http.callers import Callers, gateway_tokens, tokens_of
 from tacit.service.http.limits import ByteBudget
@@ -91,7 +92,7 @@ def create_app(config: LeaderConfig, deps: ServiceEnv) -> web.Application:
     callers = Callers(NAME, config.listen, tokens)
     parts = Parts(
         name=NAME,
-        store=LeaderStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery)),
+        store=LeaderStore(config.database_url(NAME), watermark_of(config, NAME, deps.clock, deps.recovery)),
         callers=callers,
         hpke_keys=credentials.hpke_keys,
         helper_token=ShownToken(config.peer_file, read_peer_tokens),

@@ -22,14 +22,8 @@ from tacit.aggregator.parties import Parties
 from tacit.aggregator.records import Batch
 from tacit.aggregator.work import creation, resource_id
 from tacit.answers import is_final, retry_after
-from tacit.errors import (
-    Abort,
-    CryptoError,
-    DapAbort,
-    DapProblem,
-    DecodeError,
-    Refusal,
-)
+from tacit.dap_errors import DapAbort, DapProblem
+from tacit.errors import Abort, CryptoError, DecodeError, Refusal
 from tacit.messages import (
     AggregateShare,
     AggregateShareReq,

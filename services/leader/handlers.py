@@ -23,9 +23,8 @@ from tacit.aggregator.parties import Parties
 from tacit.aggregator.yield_looks import YieldLooks
 from tacit.codec import b64url
 from tacit.roles.aggregator import Party
-from tacit.service.documents.openapi import page_of
 from tacit.service.http.callers import CALLERS
-from tacit.service.paging import page_response
+from tacit.service.http.paging import page_of, page_response
 from tacit.version import DAP_18, DapVersion
 
 MAX_WAIT = 30

@@ -18,7 +18,8 @@ from tacit.adapters.databases.signals import Wakeup
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.records import recipe_status
 from tacit.codec import b64url
-from tacit.errors import Abort, ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
+from tacit.errors import Abort
 from tacit.messages import ReportUploadStatus, UploadErrors
 from tacit.messages.slices import UploadSlices
 from tacit.roles import leader as role

@@ -28,7 +28,8 @@ from tacit.adapters.databases.watermark import Watermark
 from tacit.aggregator.outcomes import LooksTx
 from tacit.aggregator.records import OutcomeRow
 from tacit.aggregator.store import SqlStore
-from tacit.errors import Fatal, ReportError
+from tacit.dap_errors import ReportError
+from tacit.errors import Fatal
 
 _STORE_NEW = "store_reports"
 

@@ -26,7 +26,8 @@ from tacit.adapters.databases.signals import Wakeup
 from tacit.aggregator.records import ACCEPTED, OutcomeRow
 from tacit.aggregator.work import creation, resource_url
 from tacit.answers import retry_after
-from tacit.errors import DecodeError, Fatal, ReportError
+from tacit.dap_errors import ReportError
+from tacit.errors import DecodeError, Fatal
 from tacit.messages import BatchMode, Role
 from tacit.ports import HttpResponse, TransportError
 from tacit.roles.aggregator import Party, Rejection

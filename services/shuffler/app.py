@@ -30,6 +30,7 @@ from tacit.models.servers import shuffler_side
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import HEALTH_PROBLEMS, ServiceEnv, add_driver, add_store, make_app
 from tacit.service.base.keys import read_signing_key
+from tacit.service.base.marks import watermark_of
 from tacit.service.http.callers import Callers, gateway_tokens, tokens_of
 from tacit.service.http.limits import ByteBudget
 from tacit.service.http.live_tokens import ShownToken
@@ -48,7 +49,7 @@ def create_app(config: ShufflerConfig, deps: ServiceEnv) -> web.Application:
     callers = _callers(config)
     gateways = uploading_gateways(config, callers, "forwarded")
     app = make_app(NAME, deps, max_body=config.max_body, callers=callers)
-    store = ShufflerStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+    store = ShufflerStore(config.database_url(NAME), watermark_of(config, NAME, deps.clock, deps.recovery))
     parties: PartyTable[AnalyzerParty] = PartyTable()
     uploads, tokens = Uploads(store, deps, config, NAME), _shown_tokens(config)
     forwarding = app[FORWARDING] = Forwarding(store, parties, deps, config, tokens)

@@ -15,6 +15,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.logview.whole import MAX_BUNDLE
 from tacit.service.app import HEALTH_PROBLEMS, METRICS, ServiceEnv, add_store, ask_time, heed_expect, make_app
+from tacit.service.base.marks import watermark_of
 from tacit.service.http.callers import Callers
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED, HeldKey
@@ -29,7 +30,7 @@ def create_app(config: WitnessConfig, deps: ServiceEnv) -> web.Application:
     for log in config.logs:
         require_secure_url(log.url, insecure_http=config.insecure_http)
     app = make_app(NAME, deps, max_body=MAX_ADD_CHECKPOINT, callers=Callers(NAME, config.listen, {}))
-    store = WitnessStore(config.database_url(NAME), config.watermark(NAME, deps.clock, deps.recovery))
+    store = WitnessStore(config.database_url(NAME), watermark_of(config, NAME, deps.clock, deps.recovery))
     app[WITNESS] = witness = Witness(config, deps, store)
     app[HEALTH_PROBLEMS].append(witness.trouble)
     app[OPERATED].held = lambda: [HeldKey("cosignatures", witness.key.encode())]

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 from services.witness.config import WitnessConfig, WitnessedLog
 from services.witness.store import Moved, Twice, Witnessed, WitnessStore
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
 from tacit.answers import unanswered
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.logview.log_source import log_at

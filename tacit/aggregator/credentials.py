@@ -21,7 +21,7 @@ from tacit.ports import StateKey
 from tacit.service.base.keys import read_signing_key
 from tacit.service.http.callers import tokens_of
 from tacit.service.http.live_tokens import Accepted
-from tacit.service.operated import HeldKey, signing_key
+from tacit.service.operated import HeldKey
 from tacit.signing import SigningKey
 
 RoleName = Literal["leader", "helper"]
@@ -81,4 +81,4 @@ def report_keys(hpke_keys: Sequence[HpkeKey]) -> tuple[HeldKey, ...]:
 def held_keys(signing: SigningKey, hpke_keys: Sequence[HpkeKey], state_keys: Sequence[StateKey]) -> tuple[HeldKey, ...]:
     """All keys of an aggregator, or of the analyzer."""
     states = (HeldKey("state", state_key_text(one)) for one in state_keys)
-    return (signing_key("opt-ins", signing), *report_keys(hpke_keys), *states)
+    return (HeldKey("opt-ins", b64url(signing.public)), *report_keys(hpke_keys), *states)

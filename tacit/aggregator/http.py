@@ -11,7 +11,8 @@ from tacit import media_types
 from tacit.aggregator.batch_yield import Look, read_look
 from tacit.aggregator.keys import HpkeKey
 from tacit.codec import unb64url
-from tacit.errors import Abort, DapAbort, DapProblem, DecodeError
+from tacit.dap_errors import DapAbort, DapProblem
+from tacit.errors import Abort, DecodeError
 from tacit.messages import JOB_ID_SIZE, TASK_ID_SIZE, HpkeConfigList
 from tacit.models.parties import SHUFFLER
 from tacit.service.app import Handler, read_body

@@ -8,7 +8,8 @@ from typing import Generic, Protocol, TypeVar
 from aiohttp import web
 
 from tacit.codec import unb64url
-from tacit.errors import DapAbort, DapProblem, DecodeError
+from tacit.dap_errors import DapAbort, DapProblem
+from tacit.errors import DecodeError
 from tacit.messages import TASK_ID_SIZE
 from tacit.roles.aggregator import Party
 

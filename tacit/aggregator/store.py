@@ -24,7 +24,7 @@ from tacit.aggregator.outcomes import OutcomesTx
 from tacit.aggregator.parties import Served
 from tacit.aggregator.records import TASK_STATES, Batch, TaskRow, TaskState
 from tacit.aggregator.schema import MARKS, CommonTables
-from tacit.errors import DapAbort, DapProblem
+from tacit.dap_errors import DapAbort, DapProblem
 from tacit.messages import BatchMode, Interval
 from tacit.task import CLOCK_LEEWAY, BatchClose, Task
 

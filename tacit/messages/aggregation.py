@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from tacit.codec import Reader, Writer
-from tacit.errors import DecodeError, ReportError
+from tacit.dap_errors import ReportError
+from tacit.errors import DecodeError
 from tacit.messages.basic import BATCH_ID_SIZE, REPORT_ID_SIZE, Extension, HpkeCiphertext
 from tacit.messages.struct import Struct, fixed, joined, member, require_nonempty
 from tacit.messages.upload import ReportMetadata

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from itertools import pairwise
 
-from tacit.errors import ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
 from tacit.messages.basic import Extension
 
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tacit.codec import Reader, Writer
-from tacit.errors import ReportError
+from tacit.dap_errors import ReportError
 from tacit.messages.aggregation import AggregationJobExtension, VerifyInit, VerifyResp, VerifyRespType
 from tacit.messages.basic import REPORT_ID_SIZE, Extension, HpkeCiphertext
 from tacit.messages.upload import Report, ReportMetadata

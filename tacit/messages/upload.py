@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from tacit.codec import Reader, Writer
-from tacit.errors import ReportError
+from tacit.dap_errors import ReportError
 from tacit.messages.basic import REPORT_ID_SIZE, TASK_ID_SIZE, Extension, HpkeCiphertext
 from tacit.messages.configuration import TaskConfiguration
 from tacit.messages.struct import Struct, fixed, joined, require_nonempty

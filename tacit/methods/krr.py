@@ -11,12 +11,13 @@ from typing import Any, Self
 
 from tacit.dp.repeated.losses import Curve
 from tacit.methods.base.design import SampleDesign
-from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, hex_threshold, keep_threshold, uniform_below
+from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, hex_threshold, keep_threshold
 from tacit.methods.base.estimate import CellModel, Estimate, check_counts
 from tacit.methods.base.method import Draws, LocalMethod, Members, check_category
 from tacit.methods.base.proof import Proof
 from tacit.methods.base.statistics import Shape
 from tacit.ports import Entropy
+from tacit.uniform import uniform_below
 
 
 @dataclass(frozen=True, slots=True)

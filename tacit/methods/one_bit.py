@@ -34,12 +34,13 @@ from fractions import Fraction
 from typing import Any, Self
 
 from tacit.methods.base.design import SampleDesign
-from tacit.methods.base.draws import bernoulli, uniform_below
+from tacit.methods.base.draws import bernoulli
 from tacit.methods.base.estimate import Estimate, check_counts
 from tacit.methods.base.method import Draws, Influence, Members
 from tacit.methods.base.statistics import STATISTICS, Shape, Statistic, StatisticName, check_zero_default, neutral_of
 from tacit.methods.rr import Rr
 from tacit.ports import Entropy
+from tacit.uniform import uniform_below
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

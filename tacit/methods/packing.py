@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.errors import ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
 from tacit.methods.base.affine import PUBLIC_SIZE
 from tacit.methods.base.method import Method
 

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from tacit.errors import DecodeError, FieldError
-from tacit.tlog.canonical import parse_json, shown
-from tacit.validation_words import reason_of
+from tacit.tlog.canonical import parse_json
+from tacit.validation_words import reason_of, shown
 
 M = TypeVar("M", bound=BaseModel)
 _OF_MEMBERS = "field"

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar
 
-from tacit.errors import Fatal, ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
+from tacit.errors import Fatal
 from tacit.extension_points import PAN_PRIVACY
 from tacit.hpke import KeyPair
 from tacit.messages import (

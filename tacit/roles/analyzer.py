@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tacit.errors import CryptoError, DecodeError, ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
+from tacit.errors import CryptoError, DecodeError
 from tacit.hpke import KeyPair
 from tacit.messages.one_server import OneServerReport
 from tacit.roles.aggregator import Rejection

@@ -6,7 +6,8 @@ Leader and Helper each apply these rules to their own counts and do not rely on 
 
 from __future__ import annotations
 
-from tacit.errors import Abort, DapAbort, DapProblem, DecodeError
+from tacit.dap_errors import DapAbort, DapProblem
+from tacit.errors import Abort, DecodeError
 from tacit.messages import (
     AggregateShareReq,
     BatchSelector,

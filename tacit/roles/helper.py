@@ -7,7 +7,7 @@ with the answer.
 
 from __future__ import annotations
 
-from tacit.errors import DapAbort, DapProblem, ReportError
+from tacit.dap_errors import DapAbort, DapProblem, ReportError
 from tacit.messages import (
     BATCH_ID_SIZE,
     AggregationJobExtensionType,

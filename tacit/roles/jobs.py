@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Self, TypeVar
 
-from tacit.errors import DecodeError, ReportError, TacitError
+from tacit.dap_errors import ReportError
+from tacit.errors import DecodeError, TacitError
 from tacit.messages import REPORT_ID_SIZE, AggregationJobResp, VerifyResp
 from tacit.messages.slices import (
     ReportSlices,

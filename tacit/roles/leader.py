@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tacit.errors import ReportError, ReportRejected, TacitError
+from tacit.dap_errors import ReportError, ReportRejected
+from tacit.errors import TacitError
 from tacit.extension_points import PAN_PRIVACY
 from tacit.messages import (
     AggregationJobExtension,

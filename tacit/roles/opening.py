@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tacit.errors import CryptoError, DecodeError, ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
+from tacit.errors import CryptoError, DecodeError
 from tacit.hpke import Suite
 from tacit.messages import PlaintextInputShare
 from tacit.messages.slices import ReportSlices, only_extension

@@ -18,8 +18,8 @@ from aiohttp import HttpVersion11, web
 from aiohttp.typedefs import Middleware
 
 from tacit import __version__
-from tacit.adapters.databases.durability import DISK_ERRORS
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
+from tacit.adapters.disk.files import DISK_ERRORS
 from tacit.adapters.network.tls import troubles
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal, Unavailable, drop_frames
 from tacit.ports import Clock, Entropy, Observer, Transport, TransportError

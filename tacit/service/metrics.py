@@ -25,9 +25,9 @@ from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
-from tacit.methods.base.draws import uniform_below
 from tacit.ports import Clock, Entropy
 from tacit.service.metric_names import BUCKETS, METRICS, REQUESTS, STORE_WRITES, Rule, Shown
+from tacit.uniform import uniform_below
 
 GRANULARITY = 100
 WINDOW_SECONDS = 60

@@ -10,10 +10,8 @@ from typing import Protocol
 
 from aiohttp import web
 
-from tacit.codec import b64url
 from tacit.service.http.live_tokens import Accepted, AcceptedTokens
 from tacit.service.readiness import Steps
-from tacit.signing import SigningKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +73,6 @@ def let_operate(app: web.Application, token: Path | None) -> None:
     """Give the holder of a token in this file operator access to ``app``. Raises ``UsageError``."""
     if token is not None:
         app[OPERATED].tokens = AcceptedTokens(token)
-
-
-def signing_key(use: str, key: SigningKey) -> HeldKey:
-    """An Ed25519 key, named by its public half."""
-    return HeldKey(use, b64url(key.public))
 
 
 def background_work(steps: Steps) -> dict[str, str]:

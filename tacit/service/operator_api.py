@@ -20,7 +20,7 @@ from tacit import __version__, media_types
 from tacit.errors import Abort
 from tacit.service.app import METRICS, SERVICE_ENV, SERVICE_NAME, STEPS, unready
 from tacit.service.documents.described import described_page
-from tacit.service.documents.openapi import About, add_described, page_of, require_known_query
+from tacit.service.documents.openapi import About, add_described, require_known_query
 from tacit.service.documents.operator import (
     CauseDocument,
     CertificateDocument,
@@ -37,6 +37,7 @@ from tacit.service.documents.operator import (
     StatusDocument,
 )
 from tacit.service.http.callers import CALLERS
+from tacit.service.http.paging import page_of
 from tacit.service.metric_names import METRICS as NAMES
 from tacit.service.metric_names import REQUESTS, Rule
 from tacit.service.metrics import GRANULARITY

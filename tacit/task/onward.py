@@ -15,7 +15,8 @@ from typing import ClassVar, NamedTuple
 
 from tacit import media_types
 from tacit.answers import is_final
-from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX, DapProblem, DecodeError, ReportError
+from tacit.dap_errors import DapProblem, ReportError
+from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX, DecodeError
 from tacit.messages import Role
 from tacit.messages.chunk import MessageChunk
 from tacit.messages.version_codec import decode_upload_errors

@@ -13,7 +13,7 @@ import rfc8785
 from pydantic import BaseModel, ValidationError
 
 from tacit.errors import DecodeError
-from tacit.validation_words import reason_of
+from tacit.validation_words import reason_of, shown
 
 MAX_INTEGER = 2**53 - 1
 """Largest integer that RFC 8785 can carry."""
@@ -113,8 +113,3 @@ def validated(model: type[M], value: Any, what: str) -> M:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(shown(str(part)) for part in first["loc"]) or "document"
         raise DecodeError(f"{what}: {where}: {reason_of(first)}") from error
-
-
-def shown(name: str) -> str:
-    """A member's name, or a value, in a form suitable for a one-line message."""
-    return "".join(char if char.isprintable() else "?" for char in name[:64])

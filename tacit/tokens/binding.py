@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from tacit.codec import Reader
-from tacit.errors import DecodeError, ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
+from tacit.errors import DecodeError
 from tacit.ports import Entropy
 from tacit.tokens.slots import TokenVerifier
 from tacit.tokens.structures import AUTHENTICATOR_SIZE, NONCE_SIZE, TOKEN_SIZE

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 
-from tacit.errors import CryptoError, DecodeError, ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
+from tacit.errors import CryptoError, DecodeError
 from tacit.tokens import blind_rsa
 from tacit.tokens.blind_rsa import TokenKey
 from tacit.tokens.structures import (

@@ -21,7 +21,8 @@ from services.shuffler.store import ShufflerStore
 from tacit.adapters.databases import sqlite_dialect
 from tacit.aggregator.records import ACCEPTED, Known, OutcomeRow, TaskRow, TaskState
 from tacit.aggregator.store import CommonTx, SqlStore
-from tacit.errors import DapAbort, Fatal
+from tacit.dap_errors import DapAbort
+from tacit.errors import Fatal
 from tacit.messages import Interval, Role
 from tacit.roles.aggregator import Tally, checksum_of
 from tacit.task import BatchClose

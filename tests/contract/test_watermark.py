@@ -15,8 +15,9 @@ import sqlalchemy as sa
 from infra.lab.kit.clock import SimClock
 from services.helper import schema
 from tacit.adapters.databases.database import Database
+from tacit.adapters.databases.recovery import Recovery
 from tacit.adapters.databases.sql import open_database
-from tacit.adapters.databases.watermark import DoubtfulError, Recovery, Watermark
+from tacit.adapters.databases.watermark import DoubtfulError, Watermark
 from tacit.aggregator.schema import MARKS
 from tacit.errors import Fatal, NoRoom, RolledBack, UsageError
 

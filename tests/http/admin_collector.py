@@ -7,8 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from tacit.service.base.secret_files import write_secret
-from tacit.service.documents.openapi import page_of
-from tacit.service.paging import page_response
+from tacit.service.http.paging import page_of, page_response
 from tests.http.admin_stage import Stage
 
 COLLECTOR_URL = "http://127.0.0.1:8010"

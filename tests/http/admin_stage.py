@@ -20,7 +20,7 @@ from services.admin.api.calls import ADMIN, Admin
 from services.admin.app import create_app
 from services.admin.base.config import AdminConfig
 from tacit import media_types
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
 from tacit.codec import b64url
 from tacit.ports import HttpResponse
 from tacit.service.app import DRIVERS, ServiceEnv

@@ -23,7 +23,7 @@ from infra.lab.kit.network import (
 )
 from services.issuer.config import IssuerConfig
 from tacit import media_types
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
 from tacit.ports import HttpResponse
 from tacit.service.app import DRIVERS, ServiceEnv
 from tacit.service.base.keys import write_signing_key

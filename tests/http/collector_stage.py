@@ -22,7 +22,8 @@ from services.collector.app import create_app
 from services.collector.config import CollectorConfig
 from tacit import media_types
 from tacit.aggregator.keys import HpkeKey, write_hpke_key
-from tacit.errors import DapAbort, Refusal
+from tacit.dap_errors import DapAbort
+from tacit.errors import Refusal
 from tacit.messages import CollectionJobResp, Interval, Role
 from tacit.ports import HttpResponse
 from tacit.recipe.derive import task_of

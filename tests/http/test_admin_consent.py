@@ -15,7 +15,7 @@ from infra.backing.stopped_admin import let_in
 from infra.cli import run
 from infra.lab.kit.entropy import SeededEntropy
 from services.admin.app import create_app
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
 from tacit.client import AsyncOperator, Change, ConflictError, ForbiddenError, Person
 from tacit.errors import UsageError
 from tacit.service.app import ServiceEnv

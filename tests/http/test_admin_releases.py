@@ -12,7 +12,7 @@ import pytest
 from services.admin.pages.views.published import SHOWN
 from services.admin.questions import releases as kept
 from tacit.codec import b64url
-from tacit.service.documents.openapi import DEFAULT_LIMIT
+from tacit.service.http.paging import DEFAULT_LIMIT
 from tests.http.admin_collector import COLLECTOR_URL, CollectorStub, beside
 from tests.http.admin_stage import Stage, prepared
 from tests.http.test_admin_pages import Html, release, signed_in

@@ -14,7 +14,7 @@ from argon2 import PasswordHasher
 from infra.lab.kit.network import Fault, FaultKind, matching
 from services.admin.storage import audit
 from services.admin.storage.store import AdminStore
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
 from tacit.errors import UsageError
 from tacit.service.base.secret_files import write_secret
 from tests.http.admin_stage import ADMIN_URL, ROLES, SURVEY, Stage, key_of, serving

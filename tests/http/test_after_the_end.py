@@ -17,7 +17,7 @@ from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper.app import STORE as HELPER_STORE
 from services.helper.store import HelperStore
 from services.leader.app import STORE as LEADER_STORE
-from tacit.errors import ReportError
+from tacit.dap_errors import ReportError
 from tacit.messages import Report, Role, UploadErrors, UploadRequest
 from tacit.ports import HttpResponse
 from tacit.task import BatchClose

@@ -24,7 +24,8 @@ from services.gateway.config import GatewayConfig, TargetRule
 from services.gateway.handlers import GATEWAY
 from services.gateway.service import Gateway
 from tacit import bhttp
-from tacit.errors import DAP_ERROR_PREFIX, ReportError
+from tacit.dap_errors import ReportError
+from tacit.errors import DAP_ERROR_PREFIX
 from tacit.media_types import PROBLEM_JSON
 from tacit.messages import ReportUploadStatus, Role, UploadErrors, UploadRequest
 from tacit.messages.version_codec import encode_upload_errors

@@ -23,7 +23,7 @@ from infra.lab.kit.network import (
     no_faults,
 )
 from tacit import media_types
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
 from tacit.codec import b64url
 from tacit.errors import UsageError
 from tacit.service.app import DRIVERS, ServiceEnv

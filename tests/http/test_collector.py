@@ -12,7 +12,8 @@ from infra.lab.kit.network import (
     matching,
 )
 from tacit.aggregator.batch_yield import BatchYield, Look
-from tacit.errors import DapAbort, DapProblem, Refusal
+from tacit.dap_errors import DapAbort, DapProblem
+from tacit.errors import Refusal
 from tacit.operations.results import CollectorAccess
 from tacit.operations.yields import read_yield
 from tacit.ports import TransportError

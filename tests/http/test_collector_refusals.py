@@ -13,7 +13,8 @@ from infra.lab.kit.recipes import RecipeKit, changed
 from services.collector.app import create_app, make_transport
 from tacit import media_types
 from tacit.codec import b64url
-from tacit.errors import DAP_ERROR_PREFIX, DapAbort, DapProblem, Refusal, UsageError
+from tacit.dap_errors import DapAbort, DapProblem
+from tacit.errors import DAP_ERROR_PREFIX, Refusal, UsageError
 from tacit.service.app import ServiceEnv
 from tacit.service.base.secret_files import write_secret
 from tacit.tlog.log import MemoryTree

@@ -16,7 +16,8 @@ from infra.lab.devices.faults import FATE, Fault
 from infra.lab.devices.tokens import DirectTokens, SlotKey
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.reports import TaskKit, issuer_key, make_task_kit
-from tacit.errors import DecodeError, ReportError, UsageError
+from tacit.dap_errors import ReportError
+from tacit.errors import DecodeError, UsageError
 from tacit.messages import Role, UploadRequest
 from tacit.methods.base.method import Measurement
 from tacit.vdaf.prio3 import Prio3Count, Prio3Histogram, Prio3MultihotCountVec, Prio3Sum, Prio3SumVec

@@ -16,7 +16,7 @@ from services.gateway.drivers import ReplayCleanup
 from services.gateway.handlers import GATEWAY
 from services.gateway.targets import http_date
 from tacit import bhttp, ohttp
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
 from tacit.errors import UsageError
 from tacit.media_types import OHTTP_REQ, PROBLEM_JSON
 from tacit.ports import HttpResponse, TransportError

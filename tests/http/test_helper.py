@@ -22,7 +22,7 @@ from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper import service
 from tacit import media_types
 from tacit.codec import b64url
-from tacit.errors import ReportError
+from tacit.dap_errors import ReportError
 from tacit.messages import (
     AggregateShare,
     AggregateShareReq,

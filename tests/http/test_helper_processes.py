@@ -20,7 +20,7 @@ from services.helper.config import HelperConfig
 from services.helper.store import HelperStore
 from tacit import media_types
 from tacit.aggregator.log_follower import FOLLOWER
-from tacit.errors import ReportError
+from tacit.dap_errors import ReportError
 from tacit.messages import (
     AggregateShareReq,
     AggregationJobInitReq,

@@ -19,7 +19,7 @@ from services.issuer.app import create_app
 from services.issuer.config import IssuerConfig
 from services.issuer.handlers import ISSUER as ISSUER_KEY
 from tacit import media_types
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.tls import ClientTls
 from tacit.errors import Fatal, UsageError

@@ -17,7 +17,7 @@ from tacit import media_types
 from tacit.aggregator.batch_yield import LOOKS, MAX_BATCH, STEPS, read_batch_yield
 from tacit.aggregator.yield_looks import look_at
 from tacit.codec import b64url
-from tacit.errors import ReportError
+from tacit.dap_errors import ReportError
 from tacit.messages import (
     CollectionJobExtension,
     CollectionJobReq,

@@ -15,7 +15,7 @@ from infra.lab.kit.network import InProcessTransport
 from infra.lab.kit.recipes import URLS
 from infra.lab.kit.reports import make_task_kit
 from tacit import media_types
-from tacit.errors import ReportError
+from tacit.dap_errors import ReportError
 from tacit.media_types import PROBLEM_JSON, UPLOAD_REQ_FRAME, UPLOAD_RES_FRAME
 from tacit.message_frames import MOST_UPLOAD_BYTES, MOST_UPLOADS, MessageAnswer, decode_answers, encode_requests
 from tacit.messages import Role, UploadErrors

@@ -18,7 +18,8 @@ from infra.lab.kit.reports import BOTH, TaskKit, issuer_key, make_task_kit, toke
 from infra.lab.kit.watched import MOST, TWO, WatchingKit
 from services.leader.coordinator import most_reports
 from tacit import bhttp
-from tacit.errors import Fatal, Refusal, ReportRejected
+from tacit.dap_errors import ReportRejected
+from tacit.errors import Fatal, Refusal
 from tacit.messages import Report, Role, UploadRequest
 from tacit.messages.slices import UploadSlices, slice_job, slice_uploads
 from tacit.models.collectors import collector_side

@@ -13,7 +13,7 @@ import pytest
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from recipe_server.app import create_app
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
 from tacit.codec import b64url
 from tacit.errors import Refusal, UsageError
 from tacit.logview.view import LogView

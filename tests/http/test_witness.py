@@ -11,7 +11,7 @@ import pytest
 
 from infra.lab.kit.recipes import NOW
 from services.witness.handlers import WITNESS
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
 from tacit.codec import b64url
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.logview.view import LogView

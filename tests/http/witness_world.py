@@ -15,7 +15,7 @@ from infra.lab.kit.recipes import NOW, RecipeKit
 from services.witness.app import create_app
 from services.witness.config import WitnessConfig
 from services.witness.handlers import WITNESS
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
 from tacit.ports import HttpResponse
 from tacit.service.app import ServiceEnv
 from tacit.service.base.keys import write_signing_key

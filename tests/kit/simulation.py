@@ -38,7 +38,7 @@ from infra.stacks.layout import Layout, load_layout, signing_key_of
 from infra.stacks.local import with_log
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import OPERATORS, StackOptions
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
 from tacit.aggregator.parties import PARTIES
 from tacit.errors import Refusal
 from tacit.messages import Report

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tacit.adapters.databases.watermark import Recovery
+from tacit.adapters.databases.recovery import Recovery
 from tacit.aggregator.log_follower import FOLLOWER
 from tacit.aggregator.store import SqlStore
 from tacit.errors import RolledBack, UsageError

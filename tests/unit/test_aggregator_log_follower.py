@@ -25,7 +25,8 @@ from tacit.aggregator.parties import Parties
 from tacit.aggregator.records import ACCEPTED, OutcomeRow, TaskRow, TaskState
 from tacit.aggregator.store import SqlStore
 from tacit.codec import b64url
-from tacit.errors import DapAbort, DapProblem, Fatal, Refusal
+from tacit.dap_errors import DapAbort, DapProblem
+from tacit.errors import Fatal, Refusal
 from tacit.logview.live import LiveLog
 from tacit.logview.stored import stored_live
 from tacit.messages import Role

@@ -30,7 +30,8 @@ from tacit.aggregator.keys import (
 )
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.work import resource_id, resource_url
-from tacit.errors import DapAbort, UsageError
+from tacit.dap_errors import DapAbort
+from tacit.errors import UsageError
 from tacit.messages import Role
 from tacit.service.app import ServiceEnv
 from tacit.service.base.config_files import parse_config

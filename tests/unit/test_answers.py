@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from client_agent.resting import RestingTransport
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.answers import LONGEST_RETRY_AFTER, RestingTransport, is_final, may_pass, retry_after, unanswered
+from tacit.answers import LONGEST_RETRY_AFTER, is_final, may_pass, retry_after, unanswered
 from tacit.backoff import Backoff
-from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX, DapProblem
+from tacit.dap_errors import DapProblem
+from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX
 from tacit.ports import Clock, HttpResponse, TransportError
 
 NOW = 1_790_000_000.0

@@ -9,7 +9,8 @@ import pytest
 
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.reports import BoundToken, ReportFactory, TaskKit, make_task_kit
-from tacit.errors import DecodeError, ReportRejected
+from tacit.dap_errors import ReportRejected
+from tacit.errors import DecodeError
 from tacit.messages import Report, Role, check_report_extensions
 from tacit.ohttp import size_class
 from tacit.roles.client import make_report

@@ -34,7 +34,8 @@ from infra.tools.documents.tables import PAGES, findings_page
 from infra.tools.documents.writing import schema_files
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url
-from tacit.errors import DapAbort, DapProblem, DecodeError, UsageError
+from tacit.dap_errors import DapAbort, DapProblem
+from tacit.errors import DecodeError, UsageError
 from tacit.messages import Interval
 from tacit.models.secure_aggregation.collector import SecureAggregationCollector
 from tacit.monitor.findings import KINDS

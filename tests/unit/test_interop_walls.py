@@ -15,7 +15,8 @@ from infra.lab.kit.reports import make_task_kit
 from infra.tools.interop.tasks import ALWAYS, BareParty, Credentials, bare_task
 from services.helper.config import HelperConfig
 from services.leader.config import LeaderConfig
-from tacit.errors import Refusal, ReportError, UsageError
+from tacit.dap_errors import ReportError
+from tacit.errors import Refusal, UsageError
 from tacit.messages import Interval, Role, TaskExtension
 from tacit.roles.aggregator import Party, Rejection
 from tacit.roles.jobs import prepare_leader

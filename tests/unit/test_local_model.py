@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from infra.lab.kit.recipes import EPOCH, NOW
 from infra.lab.kit.watched import WatchingKit
+from tacit.dap_errors import ReportRejected
 from tacit.dp.amplification import epsilon_fmt22
 from tacit.dp.claim import UNBOUNDED
-from tacit.errors import FieldError, ReportRejected
+from tacit.errors import FieldError
 from tacit.methods.base.statistics import SUM, Shape
 from tacit.methods.flips import Flips
 from tacit.methods.packing import BitsPacking, CategoryPacking, HashPacking, packing_of

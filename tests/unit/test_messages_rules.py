@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tacit.errors import DecodeError, ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
+from tacit.errors import DecodeError
 from tacit.messages import (
     AggregateShareReq,
     AggregationJobExtension,

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.errors import DecodeError, ReportError
+from tacit.dap_errors import ReportError
+from tacit.errors import DecodeError
 from tacit.messages import (
     AggregationJobExtension,
     AggregationJobInitReq,

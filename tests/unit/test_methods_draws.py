@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, keep_threshold, uniform_below
+from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, keep_threshold
+from tacit.uniform import uniform_below
 from tests.kit.methods import randomizer_from
 
 EPSILONS = ["0.000001", "0.1", "0.5", "1", "2.718281828", "3.1", "8", "40"]

@@ -19,7 +19,8 @@ from infra.views.recipe_view import show_recipe
 from services.admin.pages.claims import claim_rows
 from tacit import bhttp
 from tacit.codec import b64url
-from tacit.errors import FieldError, ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
+from tacit.errors import FieldError
 from tacit.messages import Role, UploadRequest
 from tacit.messages.one_server import OneServerReport
 from tacit.models.devices import DEVICES, device_side

@@ -12,7 +12,8 @@ import pytest
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from tacit.errors import CryptoError, ReportRejected
+from tacit.dap_errors import ReportRejected
+from tacit.errors import CryptoError
 from tacit.multibuffer import tokens
 from tacit.multibuffer.crypto import BatchCrypto
 from tacit.multibuffer.tokens import verify_signatures, verify_tokens

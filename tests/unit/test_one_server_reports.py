@@ -14,7 +14,8 @@ from infra.lab.kit.one_server import SLOT, AnalyzerKit, Reporter
 from infra.lab.kit.recipes import NOW
 from infra.lab.kit.reports import issuer_key, token_source
 from tacit import bhttp
-from tacit.errors import DecodeError, Refusal, ReportRejected
+from tacit.dap_errors import ReportRejected
+from tacit.errors import DecodeError, Refusal
 from tacit.messages import HpkeCiphertext
 from tacit.messages.one_server import MAX_ONE_SERVER_REPORT, OneServerReport
 from tacit.models.devices import device_side

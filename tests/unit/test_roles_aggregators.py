@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 import tacit.roles
 from infra.lab.kit.aggregators import party_of
 from infra.lab.kit.reports import TaskKit, make_task_kit
-from tacit.errors import Abort, DapAbort, DapProblem, ReportError, ReportRejected
+from tacit.dap_errors import DapAbort, DapProblem, ReportError, ReportRejected
+from tacit.errors import Abort
 from tacit.messages import (
     AggregationJobResp,
     BatchSelector,

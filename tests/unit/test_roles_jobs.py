@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from infra.lab.kit.aggregators import party_of
 from infra.lab.kit.reports import TaskKit, make_task_kit
-from tacit.errors import CryptoError, DecodeError, ReportError
+from tacit.dap_errors import ReportError
+from tacit.errors import CryptoError, DecodeError
 from tacit.hpke import KeyPair, Suite
 from tacit.messages import AggregationJobResp, Extension, Report, Role, VerifyInit, VerifyResp
 from tacit.messages.slices import ReportSlices, slice_job

@@ -23,8 +23,9 @@ from infra.lab.kit.shuffled import CATEGORIES, Bundler, ShuffledKit
 from infra.views.recipe_view import show_recipe
 from services.analyzer.records import read_tally, tally_bytes
 from tacit.aggregator.one_server.records import packed
+from tacit.dap_errors import ReportRejected
 from tacit.dp.shuffled_counts import epsilon_hist, epsilon_zsum, lambda_hist
-from tacit.errors import DecodeError, FieldError, ReportRejected
+from tacit.errors import DecodeError, FieldError
 from tacit.messages.chunk import MessageChunk
 from tacit.methods.base.draws import permutation
 from tacit.methods.base.estimate import Estimate

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from tacit import hpke
-from tacit.errors import CryptoError, Refusal, ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
+from tacit.errors import CryptoError, Refusal
 from tacit.messages import (
     BatchMode,
     CollectionJobReq,

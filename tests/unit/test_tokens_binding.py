@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.errors import CryptoError, DecodeError, Fatal, ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
+from tacit.errors import CryptoError, DecodeError, Fatal
 from tacit.tokens.binding import (
     EXTENSION_SIZE,
     TOKEN_EXTENSION_TYPE,

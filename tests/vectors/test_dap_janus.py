@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from tacit.codec import Reader, Writer
-from tacit.errors import DecodeError, ReportError
+from tacit.dap_errors import ReportError
+from tacit.errors import DecodeError
 from tacit.messages import (
     AggregateShare,
     AggregateShareReq,

@@ -17,7 +17,7 @@ from client_agent.config import Timing
 from client_agent.data.sources import READ_SECONDS
 from infra.tools.documents.schemas import schema_of
 from services.gateway.config import GatewayConfig
-from tacit.errors import DapProblem
+from tacit.dap_errors import DapProblem
 from tacit.logview.paged import ATTEMPTS
 from tacit.ohttp import REQUEST_OVERHEAD, SIZE_CLASSES
 from tacit.recipe import asking

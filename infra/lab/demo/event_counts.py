@@ -16,9 +16,9 @@ from pathlib import Path
 from infra.lab.devices.columns import read_column, says_nothing
 from tacit.counting_words import counted
 from tacit.errors import UsageError
-from tacit.methods.base.draws import uniform_below
 from tacit.ports import Entropy
 from tacit.recipe.member_types import EVENT_PATTERN
+from tacit.uniform import uniform_below
 
 MIN_DEVICES, MAX_DEVICES = 60, 2000
 """Each is an agent of its own."""

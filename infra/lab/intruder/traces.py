@@ -15,8 +15,9 @@ from client_agent.panprivate.watch import EventWatch, Plan
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.scratch import scratch_folder
-from tacit.methods.base.draws import fair_flips, uniform_below
+from tacit.methods.base.draws import fair_flips
 from tacit.ports import Entropy
+from tacit.uniform import uniform_below
 
 BUSIEST = 3
 """Most events in one step of a device with events."""

@@ -27,11 +27,11 @@ from infra.lab.measure.pan_private import Moments, Stepwise, flipped_bit, local_
 from infra.lab.measure.runs import MAX_WORKERS
 from tacit.adapters.system import OsEntropy
 from tacit.methods.base.design import SampleDesign
-from tacit.methods.base.draws import uniform_below
 from tacit.methods.rr import Rr
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.single_server import NonZero
 from tacit.panprivate.stored import OneServer
+from tacit.uniform import uniform_below
 
 FURTHEST = 5.0
 """Standard errors from the expectation at which a point is off."""

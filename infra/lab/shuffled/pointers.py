@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
-from tacit.methods.base.draws import uniform_below
 from tacit.ports import Entropy
+from tacit.uniform import uniform_below
 
 MAX_LENGTH = 1 << 20
 Permutation = tuple[int, ...]

@@ -9,7 +9,7 @@ from infra.tools.documents.resources import RESOURCES
 from infra.tools.documents.words import MADE, page, table
 from services.admin.api.calls import Route
 from services.admin.handlers.routes import ROUTES
-from tacit.service.documents.openapi import MOST_LIMIT
+from tacit.service.http.paging import MOST_LIMIT
 
 PAGES_OF = f"`cursor`, `limit` up to {MOST_LIMIT}"
 """How lists of operators and of the admin service are read."""

@@ -33,11 +33,11 @@ class Limit:
 
 
 LIMITS: Mapping[str, Limit] = {
-    "relay": Limit("relay.app", 9_200, 10_600),
-    "attester": Limit("attester.app", 11_100, 12_200),
-    "issuer": Limit("services.issuer.app", 10_900, 12_000),
-    "gateway": Limit("services.gateway.app", 12_700, 14_100),
-    "witness": Limit("services.witness.app", 10_700, 12_200),
+    "relay": Limit("relay.app", 8_700, 10_100),
+    "attester": Limit("attester.app", 10_000, 11_500),
+    "issuer": Limit("services.issuer.app", 10_200, 11_600),
+    "gateway": Limit("services.gateway.app", 12_400, 13_800),
+    "witness": Limit("services.witness.app", 10_400, 11_900),
     "helper": Limit("services.helper.app", 38_600, 39_800),
     "leader": Limit("services.leader.app", 42_100, 43_200),
     "collector": Limit("services.collector.app", 37_900, 39_000),

@@ -10,7 +10,8 @@ from typing import ClassVar
 
 from tacit import hpke
 from tacit.curve25519 import checked_public_key
-from tacit.errors import DapAbort, DapProblem, DecodeError, Refusal, ReportRejected
+from tacit.dap_errors import DapAbort, DapProblem, ReportRejected
+from tacit.errors import DecodeError, Refusal
 from tacit.messages import BatchMode, Extension, HpkeConfig, Interval, Role, TaskConfiguration, check_report_extensions
 from tacit.ports import HttpResponse, Transport
 from tacit.roles.aggregator import Party

@@ -20,7 +20,8 @@ from client_agent.data.sources import attempt, open_source
 from client_agent.journal import Entry, State
 from client_agent.runner import database_of, journal_of
 from tacit.codec import b64url
-from tacit.errors import ReportError, UsageError
+from tacit.dap_errors import ReportError
+from tacit.errors import UsageError
 from tacit.methods.base.statistics import STATISTICS
 from tacit.operations.status import TaskStatus
 from tacit.recipe.encoder import encoder_of

@@ -36,7 +36,7 @@ from services.admin.storage.store import AdminStore, AdminTx
 from tacit import media_types
 from tacit.operations.results import CollectorAccess
 from tacit.service.app import ServiceEnv
-from tacit.service.documents.openapi import page_of
+from tacit.service.http.paging import page_of
 
 UNSAFE: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tacit.adapters.disk.files import DISK_ERRORS
 from tacit.errors import NoRoom, RolledBack, Unavailable
 
-DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 _PAST, _ROOM, _AWAY = "past", "room", "away"
 
 

@@ -16,7 +16,6 @@ everything may have been spent. The service decides what follows from that.
 
 from __future__ import annotations
 
-import enum
 import errno
 import os
 import sqlite3
@@ -26,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tacit.adapters.databases.recovery import Recovery
 from tacit.adapters.disk.files import read_bounded, sync_folder
 from tacit.errors import Fatal, NoRoom, RolledBack, Unavailable, UsageError
 from tacit.ports import Clock
@@ -71,16 +71,6 @@ _MISSING = (
 
 class DoubtfulError(UsageError):
     """A database does not fit its mark, or whether it does is not known; the message says what an operator can do."""
-
-
-class Recovery(enum.StrEnum):
-    """The operator's decision, at start, about a database that does not fit its mark."""
-
-    REFUSE = "refuse"
-    ACCEPT = "accept-rollback"
-    """The database is, or may be, from the past: close whatever may have been spent, and continue."""
-    NEW_MARK = "new-mark"
-    """The database is complete and only the mark is missing: create one."""
 
 
 @dataclass(frozen=True)

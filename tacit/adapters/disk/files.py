@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import stat
 import tempfile
@@ -12,6 +13,8 @@ from typing import BinaryIO, Final, cast
 
 from tacit.errors import UsageError
 
+DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
+"""What a write meets where the disk is full or broken: the same write may succeed later."""
 IN_MEMORY: Final = 1 << 24
 """Bytes of a pipe that are kept in memory."""
 

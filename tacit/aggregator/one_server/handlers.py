@@ -16,10 +16,9 @@ from tacit.errors import Abort, DecodeError
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import read_body
 from tacit.service.base.store import Transactions
-from tacit.service.documents.openapi import page_of
 from tacit.service.http.callers import CALLERS
 from tacit.service.http.limits import ByteBudget
-from tacit.service.paging import page_response
+from tacit.service.http.paging import page_of, page_response
 from tacit.task import RECIPE_HASH_SIZE
 
 UNKNOWN = "urn:tacit:problem:recipe-unknown"

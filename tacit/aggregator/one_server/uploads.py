@@ -16,7 +16,8 @@ from tacit.aggregator.one_server.config import OneServerConfig
 from tacit.aggregator.one_server.records import Aggregate
 from tacit.aggregator.one_server.store import OneServerTx
 from tacit.aggregator.records import ACCEPTED, Known, OutcomeRow
-from tacit.errors import DecodeError, Refusal, ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
+from tacit.errors import DecodeError, Refusal
 from tacit.messages.one_server import OneServerReport
 from tacit.roles.aggregator import Rejection
 from tacit.roles.analyzer import AnalyzerParty, Counted, add_up, open_reports

@@ -25,11 +25,12 @@ from fractions import Fraction
 from typing import Any, Self
 
 from tacit.methods.base.design import SampleDesign
-from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, hex_threshold, keep_threshold, uniform_below
+from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, hex_threshold, keep_threshold
 from tacit.methods.base.estimate import CellModel, Estimate
 from tacit.methods.base.method import Draws, LocalMethod, Members
 from tacit.methods.base.statistics import MAX_ITEM_BITS, Shape
 from tacit.ports import Entropy
+from tacit.uniform import uniform_below
 
 MAX_HASH_BITS = 8
 SEED_SIZE = 8

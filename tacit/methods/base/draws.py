@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from decimal import ROUND_FLOOR, Decimal, InvalidOperation, localcontext
 
 from tacit.ports import Entropy
+from tacit.uniform import uniform_below
 
 BITS = 128
 BYTES = BITS // 8
@@ -50,17 +51,6 @@ def keep_threshold(epsilon: Decimal, others: int) -> int:
 def bernoulli(threshold: int, entropy: Entropy) -> bool:
     """True with probability ``threshold / 2^128`` exactly."""
     return int.from_bytes(entropy(BYTES), "big") < threshold
-
-
-def uniform_below(bound: int, entropy: Entropy) -> int:
-    """Uniform on 0 ... bound-1 exactly, by rejection; 1 <= bound <= 2^64. A redraw has a chance below 2^-64."""
-    if not 1 <= bound <= 1 << 64:
-        raise ValueError("bound must be from 1 to 2^64")
-    usable = ONE - ONE % bound
-    while True:
-        value = int.from_bytes(entropy(BYTES), "big")
-        if value < usable:
-            return value % bound
 
 
 def fair_flips(flips: int, entropy: Entropy) -> int:

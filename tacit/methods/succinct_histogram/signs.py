@@ -22,8 +22,9 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple
 
-from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, keep_threshold, uniform_below
+from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, keep_threshold
 from tacit.ports import Entropy
+from tacit.uniform import uniform_below
 
 MAX_LENGTH = 1 << 32
 _HALF = ONE // 2

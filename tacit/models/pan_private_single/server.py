@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tacit.errors import CryptoError, DecodeError, Refusal, ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
+from tacit.errors import CryptoError, DecodeError, Refusal
 from tacit.models.interfaces.server import ServerSide
 from tacit.models.one_server import analyzer_of
 from tacit.models.pan_private_single.form import state_key_of

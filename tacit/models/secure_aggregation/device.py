@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from tacit import bhttp
 from tacit.answers import is_final
-from tacit.errors import DAP_ERROR_PREFIX, DapProblem, DecodeError
+from tacit.dap_errors import DapProblem
+from tacit.errors import DAP_ERROR_PREFIX, DecodeError
 from tacit.media_types import dap
 from tacit.messages import REPORT_ID_SIZE, ReportMetadata, Role, UploadRequest
 from tacit.messages.version_codec import decode_upload_errors

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tacit.errors import DecodeError, ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
+from tacit.errors import DecodeError
 from tacit.messages.slices import slice_report
 from tacit.models.interfaces.mixed import mixing_task
 from tacit.models.interfaces.server import ServerSide

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tacit.errors import ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
 from tacit.models.interfaces.server import ServerSide
 from tacit.models.shuffled.task import analyzer_task, bundling_of, counts_of, shuffler_task
 from tacit.ports import StateKey

@@ -44,7 +44,7 @@ from tacit.recipe.encoder_specs import (
 from tacit.recipe.fields import parse_fields, parse_file, wrong
 from tacit.recipe.member_types import EVENT_PATTERN, AttributeName, AttributeValue, Label, Natural, Positive, Text
 from tacit.recipe.model import Question
-from tacit.tlog.canonical import shown
+from tacit.validation_words import shown
 from tacit.version import DAP_18
 
 AUTO: Final = "auto"

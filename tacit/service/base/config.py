@@ -9,9 +9,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from tacit.adapters.databases.watermark import Recovery, Watermark
 from tacit.adapters.network.tls import ClientTls
-from tacit.ports import Clock
 from tacit.service.base.config_files import ConfigPath, Frozen
 from tacit.service.base.secret_files import read_database_url
 
@@ -155,10 +153,3 @@ class ServiceConfig(Frozen):
         if self.storage == "memory":
             return "sqlite+aiosqlite:///:memory:"
         return f"sqlite+aiosqlite:///{self.state_dir.absolute() / name}.sqlite3"
-
-    def watermark(self, name: str, clock: Clock, recovery: Recovery) -> Watermark | None:
-        """The mark beside the database ``name``, also for PostgreSQL: ``mark_file``, or ``{state_dir}/{name}.mark``;
-        ``None`` in memory."""
-        if self.storage == "memory":
-            return None
-        return Watermark(self.mark_file or self.state_dir.absolute() / f"{name}.mark", clock, recovery)

@@ -11,8 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, Val
 
 from tacit.adapters.disk.files import read_bounded
 from tacit.errors import UsageError
-from tacit.tlog.canonical import shown
-from tacit.validation_words import reason_of
+from tacit.validation_words import reason_of, shown
 
 LARGEST = (1 << 63) - 1
 MOST_OF_NAME, MOST_OF_PATH = 255, 2048

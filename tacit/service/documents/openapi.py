@@ -18,11 +18,11 @@ from tacit import __version__
 from tacit.errors import DecodeError
 from tacit.media_types import JSON, OCTET_STREAM, PROBLEM_JSON
 from tacit.service.documents.examples import Examples
+from tacit.service.http.paging import DEFAULT_LIMIT, MOST_LIMIT
 
 IDEMPOTENCY: Final = "Idempotency-Key"
 MOST_KEY: Final = 255
 KEY_PATTERN: Final = rf"[!-~]{{1,{MOST_KEY}}}"
-DEFAULT_LIMIT, MOST_LIMIT = 50, 200
 _REF: Final = "#/components/schemas/{model}"
 _ALWAYS: Final = (400, 408, 429, 503)
 """Problems with which every route may answer: the request cannot be read, it arrived too slowly, or the service is busy
@@ -282,17 +282,3 @@ def require_known_query(one: Operation, request: web.Request) -> None:
         raise DecodeError(f"the query of this {words}")
     if len(set(given)) < len(given):
         raise DecodeError("a query parameter occurs twice")
-
-
-def page_of(request: web.Request) -> tuple[int, int]:
-    """The number after which a page begins, and the most items that it holds. Raises ``DecodeError``."""
-    after = _counted(request.query.get("cursor"), "cursor", 0, 0, 2**53)
-    return after, _counted(request.query.get("limit"), "limit", DEFAULT_LIMIT, 1, MOST_LIMIT)
-
-
-def _counted(text: str | None, name: str, default: int, least: int, most: int) -> int:
-    if text is None:
-        return default
-    if not text.isascii() or not text.isdigit() or len(text) > 16 or not least <= int(text) <= most:
-        raise DecodeError(f"{name} takes a number from {least} to {most}")
-    return int(text)

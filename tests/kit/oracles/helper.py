@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tacit.errors import DecodeError, ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
+from tacit.errors import DecodeError
 from tacit.messages import VerifyInit, VerifyResp
 from tacit.roles.aggregator import Party, Rejection
 from tacit.vdaf import ping_pong

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tacit.errors import DecodeError, ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
+from tacit.errors import DecodeError
 from tacit.messages import AggregationJobInitReq, Report, ReportShare, VerifyInit, VerifyResp
 from tacit.roles.aggregator import Party, Rejection
 from tacit.roles.leader import job_extensions, refused_by_helper

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tacit import hpke
-from tacit.errors import CryptoError, DecodeError, ReportError, ReportRejected
+from tacit.dap_errors import ReportError, ReportRejected
+from tacit.errors import CryptoError, DecodeError
 from tacit.messages import HpkeCiphertext, PlaintextInputShare, ReportMetadata, Role
 from tacit.task import Task
 from tacit.task.sealing import _open, input_share_aad

@@ -12,7 +12,7 @@ from services.admin.pages.views.published import PATIENCE_SECONDS
 from services.admin.people.people import Permission
 from tacit.errors import Abort
 from tacit.service.app import STEPS
-from tacit.service.documents.openapi import DEFAULT_LIMIT
+from tacit.service.http.paging import DEFAULT_LIMIT
 
 
 async def listed(page_request: PageRequest) -> web.StreamResponse:

@@ -17,7 +17,7 @@ from services.admin.storage.records import ApiKey
 from tacit.codec import b64url
 from tacit.errors import Abort, FieldError
 from tacit.service.documents.admin_people import Role
-from tacit.service.documents.openapi import DEFAULT_LIMIT
+from tacit.service.http.paging import DEFAULT_LIMIT
 
 NEW: Final = {
     "name": "Name",

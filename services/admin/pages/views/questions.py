@@ -30,7 +30,7 @@ from tacit.recipe.logged import RecipeState
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.recipe.writing.survey_table import SurveyField, Value
-from tacit.service.documents.openapi import DEFAULT_LIMIT
+from tacit.service.http.paging import DEFAULT_LIMIT
 from tacit.time_format import when
 
 ROUNDS: Final = 50

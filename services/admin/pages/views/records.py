@@ -18,7 +18,7 @@ from tacit.codec import b64url
 from tacit.errors import DecodeError
 from tacit.operations.audit_chain import FIRST, Chain
 from tacit.operations.burn_down import LEAST_HISTORY
-from tacit.service.documents.openapi import DEFAULT_LIMIT
+from tacit.service.http.paging import DEFAULT_LIMIT
 from tacit.tlog.leaves import LeafType, SignedLeaf
 
 MOST_VERIFIED = 1_000

@@ -17,7 +17,7 @@ from tacit.logview.live import LiveLog
 from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
 from tacit.recipe.training import read_round_model
-from tacit.service.documents.openapi import DEFAULT_LIMIT
+from tacit.service.http.paging import DEFAULT_LIMIT
 
 ANSWERS = 6
 """How many answers have a column in the table."""
