@@ -15,6 +15,7 @@ from http import HTTPStatus
 from relay.config import RelayConfig
 from tacit.adapters.network.origins import require_secure_url
 from tacit.errors import Abort, DecodeError, UsageError
+from tacit.fast_paths import RELAYED
 from tacit.media_types import OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES, OHTTP_RES_FRAME, PROBLEM_JSON
 from tacit.message_frames import REQUEST_OVERHEAD, MessageAnswer, decode_answers, encode_requests
 from tacit.ports import HttpResponse, TransportError
@@ -78,6 +79,8 @@ class Relay:
     async def _send_frame(self, messages: Sequence[bytes]) -> list[MessageAnswer]:
         """The gateway's answers to ``messages``. Raises ``Abort`` for all of them."""
         self.counters.add("frames")
+        RELAYED.items += len(messages)
+        RELAYED.fallbacks += len(messages) == 1
         response = await self._ask(f"{self._url}/frames", OHTTP_REQ_FRAME, encode_requests(messages))
         if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
             raise busy(self._deps.entropy, self._retry_after)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from tacit.answers import may_pass
 from tacit.codec import unb64url
 from tacit.errors import DecodeError
+from tacit.fast_paths import FORWARDED
 from tacit.media_types import UPLOAD_REQ_FRAME, UPLOAD_RES_FRAME, dap, is_a
 from tacit.message_frames import (
     MOST_UPLOAD_BYTES,
@@ -62,6 +63,7 @@ class _Leader:
         self.batcher: Batcher[_Upload, Answer] = Batcher(_BOUNDS, deps, self._send)
 
     async def _send(self, uploads: Sequence[_Upload]) -> Sequence[Answer]:
+        FORWARDED.items += len(uploads)
         alone = [one.exchange for one in uploads]
         if len(uploads) == 1 or self._deps.clock.now() < self._alone_until:
             return await self._post_each(alone)
@@ -74,6 +76,7 @@ class _Leader:
         return self._shared(answer, uploads)
 
     async def _post_each(self, exchanges: Sequence[Exchange]) -> Sequence[Answer]:
+        FORWARDED.fallbacks += len(exchanges)
         return await asyncio.gather(*map(self.post, exchanges))
 
     async def post(self, one: Exchange) -> Answer:

@@ -20,6 +20,7 @@ from tacit.aggregator.records import recipe_status
 from tacit.codec import b64url
 from tacit.dap_errors import ReportError, ReportRejected
 from tacit.errors import Abort
+from tacit.fast_paths import STORED
 from tacit.messages import ReportUploadStatus, UploadErrors
 from tacit.messages.slices import UploadSlices
 from tacit.roles import leader as role
@@ -100,11 +101,13 @@ class Leader:
     async def _store_groups(self, groups: Sequence[Sequence[StoredReport]]) -> list[Verdicts]:
         """The fast path if all reports are new and their tasks active; otherwise the slow path."""
         uploads = [upload for group in groups for upload in group]
+        STORED.items += len(uploads)
         now = self._deps.clock.now()
         closable = self._closable({upload.task_id for upload in uploads}, now)
         if closable is not None and await self._store.add_new_reports(uploads, closable, now):
             self._arrivals.stored(Counter(upload.task_id for upload in uploads))
             return [[None] * len(group) for group in groups]
+        STORED.fallbacks += len(uploads)
         return await self._judge_groups(groups)
 
     def _closable(self, task_ids: set[bytes], now: float) -> list[bytes] | None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from tacit.codec import Reader, Writer
 from tacit.dap_errors import ReportError
+from tacit.fast_paths import JOBS, REPORTS, UPLOADS
 from tacit.messages.aggregation import AggregationJobExtension, VerifyInit, VerifyResp, VerifyRespType
 from tacit.messages.basic import REPORT_ID_SIZE, Extension, HpkeCiphertext
 from tacit.messages.upload import Report, ReportMetadata
@@ -81,6 +82,7 @@ def slice_uploads(body: bytes) -> list[UploadSlices]:
     while at < len(body):
         upload, at = _slice_upload(body, at)
         found.append(upload)
+    UPLOADS.items += len(found)
     return found
 
 
@@ -102,6 +104,7 @@ def _slice_upload(body: bytes, start: int) -> tuple[UploadSlices, int]:
 
 
 def _read_upload(body: bytes, start: int) -> tuple[UploadSlices, int]:
+    UPLOADS.fallbacks += 1
     reader = Reader(body, "UploadRequest", start)
     report = Report.read(reader)
     end = len(body) - reader.remaining
@@ -109,6 +112,12 @@ def _read_upload(body: bytes, start: int) -> tuple[UploadSlices, int]:
     sizes = (len(own.enc) + len(own.payload), len(other.enc) + len(other.payload))
     metadata, ids = report.report_metadata, (own.config_id, other.config_id)
     return UploadSlices(metadata.report_id, metadata.time, len(report.public_share), ids, sizes, body[start:end]), end
+
+
+def slice_reports(bodies: Sequence[bytes]) -> list[ReportSlices]:
+    """``slice_report`` of each."""
+    REPORTS.items += len(bodies)
+    return [slice_report(body) for body in bodies]
 
 
 def slice_report(data: bytes) -> ReportSlices:
@@ -139,6 +148,7 @@ def slice_job(body: bytes, version: DapVersion = DAP_18) -> JobSlices:
     while at < len(body):
         found, at = _slice_verify_init(body, at)
         reports.append(found)
+    JOBS.items += len(reports)
     return JobSlices(key_id, agg_param, extensions, reports)
 
 
@@ -162,6 +172,7 @@ def _slice_verify_init(body: bytes, start: int) -> tuple[ReportSlices, int]:
 
 
 def _read_verify_init(body: bytes, start: int) -> tuple[ReportSlices, int]:
+    JOBS.fallbacks += 1
     reader = Reader(body, "AggregationJobInitReq", start)
     init = VerifyInit.read(reader)
     share = init.report_share
@@ -170,6 +181,7 @@ def _read_verify_init(body: bytes, start: int) -> tuple[ReportSlices, int]:
 
 
 def _from_report(report: Report) -> ReportSlices:
+    REPORTS.fallbacks += 1
     tail = report.helper_encrypted_input_share.encode()
     return _slices(report.report_metadata, report.public_share, report.leader_encrypted_input_share, tail)
 

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 from tacit import hpke
 from tacit.errors import CryptoError
+from tacit.fast_paths import OPENED
 from tacit.hpke import ENC_SIZE, NONCE_SIZE, KeyPair, KeySchedule, RecipientContext, Suite
 from tacit.multibuffer.interface import EXPORTER_SIZE, DerivedKeys, Setup
 from tacit.multibuffer.library import kernels
@@ -80,6 +81,7 @@ class BatchOpener:
         """Derive the keys; None where OpenSSL has to do it. An encapsulated key of a wrong length counts as one of low
         order."""
         native = kernels() if len(encs) >= MIN_BATCH else None
+        OPENED.items += len(encs)
         if native is None:
             return None
         # all rows have one length: a key of another length is refused by its flag, as OpenSSL does, and shifts no row
@@ -87,12 +89,14 @@ class BatchOpener:
         return native.hpke_open(self._key_pair.private, self._setup, rows, exporters)
 
     def _open_alone(self, enc: bytes, aad: bytes, ciphertext: bytes) -> bytes | CryptoError:
+        OPENED.fallbacks += 1
         try:
             return hpke.open_(self._suite, self._key_pair, enc, self._info, aad, ciphertext)
         except CryptoError as error:
             return error
 
     def _setup_alone(self, enc: bytes) -> RecipientContext | CryptoError:
+        OPENED.fallbacks += 1
         try:
             return hpke.setup_recipient(self._suite, self._key_pair, enc, self._info)
         except CryptoError as error:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tacit.errors import CryptoError, DecodeError
+from tacit.fast_paths import OPENED
 from tacit.hpke import RecipientContext
 from tacit.multibuffer.hpke import BatchOpener
 from tacit.ohttp import Decapsulator, Recipient, ServerContext
@@ -44,7 +45,7 @@ def _opened(
     try:
         return recipient.opened(context, enc, ciphertext)
     except CryptoError:
-        pass  # the keys derived by the kernels may be wrong: OpenSSL decides
+        OPENED.fallbacks += 1  # the keys derived by the kernels may be wrong: OpenSSL decides
     try:
         return recipient.opened(recipient.setup(enc), enc, ciphertext)
     except CryptoError as error:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from tacit import hpke
 from tacit.errors import CryptoError
+from tacit.fast_paths import SEALED
 from tacit.hpke import ENC_SIZE, NONCE_SIZE, SenderContext, Suite
 from tacit.multibuffer.hpke import CIPHERS, MIN_BATCH, rows_of, setup_of
 from tacit.multibuffer.library import kernels
@@ -32,7 +33,9 @@ class BatchSealer:
         """
         scalars = entropy(ENC_SIZE * len(messages))
         native = kernels() if len(messages) >= MIN_BATCH else None
+        SEALED.items += len(messages)
         if native is None:
+            SEALED.fallbacks += len(messages)
             return [
                 self._seal_alone(aad, plaintext, scalars[ENC_SIZE * i : ENC_SIZE * (i + 1)])
                 for i, (aad, plaintext) in enumerate(messages)
@@ -56,7 +59,9 @@ class BatchSealer:
         Raises ``CryptoError`` for a public key of low order.
         """
         native = kernels() if count >= MIN_BATCH else None
+        SEALED.items += count
         if native is None:
+            SEALED.fallbacks += count
             return [hpke.setup_sender(self._suite, self._public_key, self._info, entropy) for _ in range(count)]
         scalars = entropy(ENC_SIZE * count)
         encs, _ = native.x25519(scalars, _BASE_POINT * count)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from tacit.errors import CryptoError
+from tacit.fast_paths import TOKENS
 from tacit.multibuffer.library import kernels
 from tacit.tokens import blind_rsa
 from tacit.tokens.blind_rsa import PUBLIC_EXPONENT, TOKEN_KEY_BITS, TokenKey
@@ -32,9 +33,12 @@ def verify_tokens(verifier: TokenVerifier, tokens: Sequence[bytes]) -> list[bool
 
 def verify_signatures(key: TokenKey, signed: Sequence[tuple[bytes, bytes]]) -> list[bool]:
     """Whether each ``(message, signature)`` verifies under ``key``, as ``blind_rsa.verify`` would say."""
+    verdicts = _accepted(key, signed)
+    TOKENS.items += len(signed)
+    TOKENS.fallbacks += verdicts.count(0)
     return [
         bool(accepted) or _verify_alone(key, message, signature)
-        for accepted, (message, signature) in zip(_accepted(key, signed), signed, strict=True)
+        for accepted, (message, signature) in zip(verdicts, signed, strict=True)
     ]
 
 

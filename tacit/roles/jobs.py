@@ -15,6 +15,7 @@ from typing import Self, TypeVar
 
 from tacit.dap_errors import ReportError
 from tacit.errors import DecodeError, TacitError
+from tacit.fast_paths import ANSWERS
 from tacit.messages import REPORT_ID_SIZE, AggregationJobResp, VerifyResp
 from tacit.messages.slices import (
     ReportSlices,
@@ -22,7 +23,7 @@ from tacit.messages.slices import (
     join_continues,
     join_reject,
     join_verify_init,
-    slice_report,
+    slice_reports,
     slice_response,
 )
 from tacit.messages.version_codec import encode_init, vector
@@ -154,7 +155,7 @@ def prepare_leader(
     due = math.inf if again else now
 
     def prepare(some: Sequence[bytes]) -> tuple[LeaderJob, list[Rejection]]:
-        return _lead(party, [slice_report(body) for body in some], due, crypto, seen, bounded=not again)
+        return _lead(party, slice_reports(some), due, crypto, seen, bounded=not again)
 
     def give_up(report: bytes, error: Exception) -> tuple[LeaderJob, list[Rejection]]:
         return _NO_LEADER_JOB, [_internal(report[:REPORT_ID_SIZE], error)]
@@ -197,8 +198,10 @@ def finish_leader(job: LeaderJob, response: bytes, version: DapVersion = DAP_18)
     size = len(job.seeds) // len(job) if len(job) else 0
     finish = ping_pong.head(MessageType.FINISH, size)
     messages = [finish + job.seeds[at * size : (at + 1) * size] for at in range(len(job))]
+    ANSWERS.items += len(job)
     if response == vector(join_continues(job.report_ids, messages), version):
         return job.rows, []
+    ANSWERS.fallbacks += len(job)
     due = [join_continue(*one) for one in zip(job.report_ids, messages, strict=True)]
     answers = slice_response(response, due, version)
     if len(answers) != len(job):

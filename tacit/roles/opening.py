@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from tacit.dap_errors import ReportError, ReportRejected
 from tacit.errors import CryptoError, DecodeError
+from tacit.fast_paths import PLAINTEXTS
 from tacit.hpke import Suite
 from tacit.messages import PlaintextInputShare
 from tacit.messages.slices import ReportSlices, only_extension
@@ -105,11 +106,13 @@ def _parts(
     """Evidence (the token's extension) and VDAF share of every plaintext."""
     parts: dict[int, tuple[bytes, bytes]] = {}
     usual = party.EXTENSION_TYPE
+    PLAINTEXTS.items += len(plaintexts)
     for at, plaintext in plaintexts.items():
         part = None if usual is None else only_extension(plaintext, usual)
         if part is not None and not reports[at].public_extensions:
             parts[at] = part
             continue
+        PLAINTEXTS.fallbacks += 1
         try:
             share = PlaintextInputShare.decode(plaintext)
             parts[at] = (party.evidence(reports[at].public_extensions, share.private_extensions), share.payload)

@@ -11,6 +11,7 @@ import asyncio
 from aiohttp import web
 
 from tacit.errors import drop_frames
+from tacit.fast_paths import REQUESTS
 from tacit.service.app import COUNT, NO_ROUTE, SERVICE_ENV, abort_of, heed_expect, read_body, require_clock
 from tacit.service.base.log import REQUEST, RequestId
 from tacit.service.http.fast_reader import FastRoute, FastRoutes, Reader, Serving
@@ -26,6 +27,8 @@ def add_fast_route(app: web.Application, route: FastRoute) -> None:
     async def post(request: web.Request) -> web.Response:
         if request.query_string:
             raise web.HTTPNotFound
+        REQUESTS.items += 1
+        REQUESTS.fallbacks += 1
         respond = route.admit(request)
         answer = await respond(await read_body(request, route.limit, route.media_type))
         return web.Response(status=answer.status, body=answer.body or None, headers=answer.headers)
@@ -44,6 +47,7 @@ def serving(app: web.Application) -> Serving | None:
 
     async def answer(reader: Reader, late: bool) -> Answer:
         began, named = asyncio.get_running_loop().time(), REQUEST.set(RequestId())
+        REQUESTS.items += 1
         try:
             answer = await _respond(app, reader, late=late)
         except Exception as error:  # as the middleware of aiohttp's routes does: an error becomes an answer

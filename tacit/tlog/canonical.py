@@ -13,6 +13,7 @@ import rfc8785
 from pydantic import BaseModel, ValidationError
 
 from tacit.errors import DecodeError
+from tacit.fast_paths import CANONICAL
 from tacit.validation_words import reason_of, shown
 
 MAX_INTEGER = 2**53 - 1
@@ -24,7 +25,11 @@ M = TypeVar("M", bound=BaseModel)
 def canonical_bytes(value: Any) -> bytes:
     """JCS bytes of ``value`` (dictionaries, lists, strings, integers, booleans). Raises DecodeError."""
     try:
-        return _plainly(value) or rfc8785.dumps(value)
+        CANONICAL.items += 1
+        if (plain := _plainly(value)) is not None:
+            return plain
+        CANONICAL.fallbacks += 1
+        return rfc8785.dumps(value)
     except (rfc8785.CanonicalizationError, UnicodeError, RecursionError) as error:
         raise DecodeError("the value has no canonical JSON form") from error
 
@@ -94,9 +99,11 @@ def parse_json(data: bytes, what: str) -> Any:
 
 def parse_canonical(data: bytes, what: str) -> dict[str, Any]:
     """JSON object whose canonical encoding is ``data`` itself. Raises DecodeError naming ``what``."""
+    CANONICAL.items += 1
     value = _read_plainly(data)
     if isinstance(value, dict):
         return value
+    CANONICAL.fallbacks += 1
     value = parse_json(data, what)
     if not isinstance(value, dict):
         raise DecodeError(f"{what}: not a JSON object")

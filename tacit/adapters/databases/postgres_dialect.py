@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from tacit.adapters.databases.dialect import Dialect, NumberedTable, Rows, Value, text_of
 from tacit.adapters.databases.postgres_driver import constraints, driver_of, fetch, typed
 from tacit.adapters.databases.postgres_slices import PostgresSlices
+from tacit.fast_paths import COPIED
 
 _DIALECT = postgresql.dialect()  # type: ignore[no-untyped-call]
 _DRIVER = asyncpg.dialect()  # type: ignore[no-untyped-call]
@@ -79,6 +80,7 @@ class PostgresDialect(Dialect):
     ) -> None:
         """Insert the rows with ``COPY``."""
         if rows:
+            COPIED.items += len(rows)
             driver = await driver_of(connection)
             with constraints(f"COPY {table.name}"):
                 await driver.copy_records_to_table(table.name, records=rows, columns=columns)
@@ -102,6 +104,7 @@ class PostgresDialect(Dialect):
             try:
                 await self.copy_rows(connection, table, columns, rows)
             except sa.exc.IntegrityError:
+                COPIED.fallbacks += len(rows)
                 await driver.execute("ROLLBACK TO SAVEPOINT before_rows")
             else:
                 place = columns.index(key)

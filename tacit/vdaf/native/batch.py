@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tacit.errors import DecodeError
+from tacit.fast_paths import AGGREGATED, SHARDED, VERIFIED
 from tacit.vdaf import ping_pong
 from tacit.vdaf.native.kernels import (
     BAD_PROOF,
@@ -94,7 +95,9 @@ class BatchVerifier:
 
         _require_one_per_report(nonces, public_shares, input_shares)
         kernels = self._kernels
+        VERIFIED.items += len(nonces)
         if kernels is None:
+            VERIFIED.fallbacks += len(nonces)
             return _packed([_attempt(alone, at) for at in range(len(nonces))])
         rows = [nonces, public_shares, input_shares]
         fits = self._fitting(rows, kernels.sizes.leader_share)
@@ -123,7 +126,9 @@ class BatchVerifier:
 
         _require_one_per_report(nonces, public_shares, input_shares, inbounds)
         kernels = self._kernels
+        VERIFIED.items += len(nonces)
         if kernels is None:
+            VERIFIED.fallbacks += len(nonces)
             return _packed([_attempt(alone, at) for at in range(len(nonces))])
         rows = [nonces, public_shares, input_shares]
         head = ping_pong.head(MessageType.INITIALIZE, kernels.sizes.verifier_share)
@@ -144,8 +149,10 @@ class BatchVerifier:
         count, rest = divmod(len(out_shares), size)
         if rest:
             raise ValueError(f"{len(out_shares)} bytes do not hold whole out shares of {size}")
+        AGGREGATED.items += count
         if self._kernels is not None:
             return self._kernels.aggregate(out_shares, b"\x01" * count)
+        AGGREGATED.fallbacks += count
         share = self._vdaf.agg_init(None)
         for row in _rows(out_shares, count):
             share = self._vdaf.agg_update(None, share, self._vdaf.field.decode_vec(row))
@@ -179,12 +186,14 @@ class BatchVerifier:
         for at in range(reports):
             row = row_of.get(at)
             if row is None:
+                VERIFIED.fallbacks += 1
                 results.append(_attempt(alone, at))
             elif verified.flags[row] & MALFORMED:
                 results.append(self._out_of_range())
             elif verified.flags[row] & REDO and allowed:
                 allowed -= 1
                 self.redone += 1
+                VERIFIED.fallbacks += 1
                 results.append(_attempt(alone, at))
             elif verified.flags[row] & REDO:
                 results.append(VerifyError("too many reports of a batch need verifying again"))
@@ -221,6 +230,7 @@ class BatchProver:
         _require_one_per_report(measurements, nonces, rands)
         vdaf, kernels = self._vdaf, self._kernels
         sizes = {(len(nonce), len(rand)) for nonce, rand in zip(nonces, rands, strict=True)}
+        SHARDED.items += len(nonces)
         if kernels is None or sizes - {(vdaf.NONCE_SIZE, vdaf.RAND_SIZE)}:
             return [self._alone(*report) for report in zip(measurements, nonces, rands, strict=True)]
         packed = pack_measurements(vdaf, measurements)
@@ -236,6 +246,7 @@ class BatchProver:
         return reports
 
     def _alone(self, measurement: Any, nonce: bytes, rand: bytes) -> tuple[bytes, bytes, bytes]:
+        SHARDED.fallbacks += 1
         vdaf = self._vdaf
         public_share, (leader, helper) = vdaf.shard(self._ctx, measurement, nonce, rand)
         encoded = vdaf.encode_input_share(leader), vdaf.encode_input_share(helper)
