@@ -33,10 +33,10 @@ class Limit:
 
 
 LIMITS: Mapping[str, Limit] = {
-    "relay": Limit("relay.app", 8_700, 10_100),
+    "relay": Limit("relay.app", 8_700, 10_200),
     "attester": Limit("attester.app", 10_000, 11_500),
-    "issuer": Limit("services.issuer.app", 10_200, 11_600),
-    "gateway": Limit("services.gateway.app", 12_400, 13_800),
+    "issuer": Limit("services.issuer.app", 10_200, 11_700),
+    "gateway": Limit("services.gateway.app", 12_400, 13_900),
     "witness": Limit("services.witness.app", 10_400, 11_900),
     "helper": Limit("services.helper.app", 38_600, 39_800),
     "leader": Limit("services.leader.app", 42_100, 43_200),
@@ -59,7 +59,7 @@ show()
 if len(sys.argv) > 2:
     from aiohttp import web
     from tacit.adapters.system import OsEntropy, SystemClock
-    from tacit.service.app import Deps
+    from tacit.service.app import ServiceEnv
     from tacit.service.base.config_files import load_config
     import tacit.service.run
     config_module = importlib.import_module(sys.argv[1].removesuffix("app") + "config")
@@ -67,7 +67,7 @@ if len(sys.argv) > 2:
 
     async def serve():
         async with app_module.make_transport(config) as transport:
-            app = app_module.create_app(config, Deps(SystemClock(), OsEntropy(), transport, background=False))
+            app = app_module.create_app(config, ServiceEnv(SystemClock(), OsEntropy(), transport, background=False))
             runner = web.AppRunner(app)
             await runner.setup()
             await runner.cleanup()
