@@ -65,6 +65,21 @@ METHODS: Final = {
 """Ways to randomise (``tacit.methods.base.method.Method``), ordered by preference: a question takes the first method
 that fits."""
 
+ESTIMATORS: Final = {
+    "krr": "tacit.methods.estimators.krr:KrrEstimator",
+    "rappor": "tacit.methods.estimators.unary:UnaryEstimator",
+    "oue": "tacit.methods.estimators.unary:UnaryEstimator",
+    "rr": "tacit.methods.estimators.rr:RrEstimator",
+    "flips": "tacit.methods.estimators.flips:FlipsEstimator",
+    "one-bit": "tacit.methods.estimators.one_bit:OneBitEstimator",
+    "affine": "tacit.methods.estimators.affine:AffineEstimator",
+    "succinct-histogram": "tacit.methods.estimators.succinct_histogram:SuccinctHistogramEstimator",
+    "zsum": "tacit.methods.estimators.shuffled:ZsumEstimator",
+    "unbiased": "tacit.methods.estimators.shuffled:ShuffledEstimator",
+    "flipped": "tacit.methods.estimators.shuffled:FlippedEstimator",
+}
+"""How a collector estimates from a method's reports (``tacit.methods.estimators.base.Estimator``), by the method."""
+
 FORMS: Final = {
     "secure-aggregation": "tacit.models.secure_aggregation.form:SecureAggregation",
     "pan-private": "tacit.models.pan_private.form:PanPrivate",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tacit.errors import Refusal
-from tacit.methods.base.method import Influence
+from tacit.methods.estimators.base import Influence
+from tacit.methods.estimators.registry import estimator_of
 from tacit.recipe.derive import randomizer_of
 from tacit.recipe.encoder_specs import Vector
 from tacit.recipe.model import Recipe
@@ -16,11 +17,12 @@ def influence_words(recipe: Recipe) -> str:
         method = randomizer_of(recipe)
     except Refusal:
         return ""
-    if method.influence is None:
+    influence = estimator_of(method).influence
+    if influence is None:
         return ""
     spec = recipe.question.encoder
     norm = float(exact(spec.norm)) if isinstance(spec, Vector) else 1.0
-    return f"{words_of(method.influence, method.cells, norm)} before the division by q"
+    return f"{words_of(influence, method.cells, norm)} before the division by q"
 
 
 def words_of(found: Influence, cells: int, norm: float = 1.0) -> str:

@@ -19,6 +19,8 @@ from tacit.dp.sampling import SPLIT, amplify_visible, q_eff
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.method import LocalMethod, Method
 from tacit.methods.base.proof import Proof
+from tacit.methods.estimators.registry import estimator_of
+from tacit.methods.estimators.shuffled import shuffled_estimator_of
 from tacit.methods.packing import packing_of
 from tacit.methods.registry import methods_for
 from tacit.methods.shuffled import ShuffledCounts
@@ -116,8 +118,9 @@ def shuffled_counts(
 ) -> Alternative:
     """The way to count behind a shuffler that ``made`` is. Its error is at least that of an answer that is not cut to
     0, even where an even spread leaves all of them to be cut."""
-    (shown,) = made.expected_stderrs([needs.holders], needs.population, design)
-    error = max(shown, made.expected_error(needs.holders, needs.population, design))
+    estimator = shuffled_estimator_of(made)
+    (shown,) = estimator.expected_stderrs([needs.holders], needs.population, design)
+    error = max(shown, estimator.expected_error(needs.holders, needs.population, design))
     allowed = (
         batch >= needs.min_batch_size
         and made.messages <= needs.max_messages
@@ -193,7 +196,7 @@ def _run(
 ) -> Alternative:
     """An alternative that the platform can run."""
     design = SampleDesign(rate) if design is None else design
-    stderr = made.expected_stderrs([needs.truth], needs.population, design, needs.squares)[0]
+    stderr = estimator_of(made).expected_stderrs([needs.truth], needs.population, design, needs.squares)[0]
     proof = made.proof
     guarded = made.IS_LOCAL or needs.allow_unbounded_local
     fitting = proof is not None and batch >= needs.min_batch_size
@@ -213,7 +216,7 @@ def _everyone(needs: Requirements, model: str, epsilon0: float) -> Iterator[Alte
     for method in methods_for(needs.shape):
         if method.IS_LOCAL:
             made = method.tuned(needs.shape, Decimal(repr(epsilon0)), needs.population, needs.delta)
-            (stderr,) = made.expected_stderrs([needs.truth], needs.population, SampleDesign(1.0))
+            (stderr,) = estimator_of(made).expected_stderrs([needs.truth], needs.population, SampleDesign(1.0))
             found = Alternative(
                 model, made.NAME, 1.0, needs.population, needs.population, stderr, epsilon0, trust=SHUFFLER
             )

@@ -17,9 +17,9 @@ from tacit.dp.reports import NoiseStep
 from tacit.dp.vector_noise import VectorStep
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.draws import epsilon0_from
-from tacit.methods.base.estimate import CellModel
 from tacit.methods.base.method import LocalMethod
 from tacit.methods.base.statistics import HISTOGRAM, Shape
+from tacit.methods.estimators.cell_model import CellModel
 
 Quantities = dict[str, float]
 _NEVER = 1e-9

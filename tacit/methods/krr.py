@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Self
 
 from tacit.dp.repeated.losses import Curve
-from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, hex_threshold, keep_threshold
-from tacit.methods.base.estimate import CellModel, Estimate, check_counts
 from tacit.methods.base.method import Draws, LocalMethod, Members, check_category
 from tacit.methods.base.proof import Proof
 from tacit.methods.base.statistics import Shape
@@ -85,17 +82,6 @@ class Krr(LocalMethod):
         missing answer is the mean of all categories."""
         most = math.exp(self.local_epsilon)
         return lambda epsilon: max(0.0, most - math.exp(epsilon)) / (most + self.categories - 1)
-
-    def _model(self, design: SampleDesign) -> CellModel:
-        hit, noise = self.output_probabilities()
-        return CellModel(float(hit), float(noise), design, dummy=1 / self.categories)
-
-    def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
-        """Population counts per category; ``ValueError`` when counts are not those of n one-hot reports."""
-        check_counts(counts, self.categories, n, design, self.categories)
-        if sum(counts) != n:
-            raise ValueError("counts must add up to n")
-        return self._model(design).estimate(counts, n)
 
     def thresholds(self) -> dict[str, Any]:
         """The threshold below which a draw keeps the true category."""

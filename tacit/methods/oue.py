@@ -38,7 +38,7 @@ class Oue(UnaryEncoding):
         return ONE // 2, keep_threshold(self.epsilon0, 1)
 
     @property
-    def _own(self) -> tuple[float, float]:
+    def own_bit(self) -> tuple[float, float]:
         return 0.5, 0.5
 
     @classmethod

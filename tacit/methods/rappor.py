@@ -28,8 +28,8 @@ class Rappor(UnaryEncoding):
         return keep, keep
 
     @property
-    def _own(self) -> tuple[float, float]:
-        return 1 - self._noise, self._noise
+    def own_bit(self) -> tuple[float, float]:
+        return 1 - self.noise, self.noise
 
     @classmethod
     def tuned(cls, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Self:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from tacit.dp.rr_exact import delta_one_cell, epsilon_one_cell, exceeds_one_cell, rr_flip
-from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, fair_flips, hex_threshold, keep_threshold
-from tacit.methods.base.estimate import CellModel, Estimate, check_counts
 from tacit.methods.base.method import Draws, LocalMethod, Members, check_category, plain
 from tacit.methods.base.proof import Proof
 from tacit.methods.base.statistics import Shape, StatisticName
@@ -81,32 +78,6 @@ class Rr(LocalMethod):
         """Probability of reporting a 1 for (true bit 1, true bit 0)."""
         keep = Fraction(self._keep, ONE)
         return keep, 1 - keep
-
-    def _model(self, design: SampleDesign) -> CellModel:
-        """The cell model, with the two bits as categories."""
-        hit, noise = self.output_probabilities()
-        return CellModel(float(hit), float(noise), design, dummy=0.5)
-
-    def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
-        """How many devices of the population hold a 1; ``counts`` has one entry."""
-        check_counts(counts, 1, n, design, 2)
-        both = self._model(design).estimate((n - counts[0], counts[0]), n)
-        return Estimate(both.values[1:], both.stderrs[1:])
-
-    def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
-        """What a device without an answer adds in expectation; in a uniform sample 1/2."""
-        return self._model(design).missing_adds(2)[1:]
-
-    def expected_stderrs(
-        self,
-        truth: Sequence[float],
-        population: int,
-        design: SampleDesign,
-        _squares: Sequence[float] | None = None,
-    ) -> tuple[float, ...]:
-        """Standard deviation of the estimate given the true count (one entry)."""
-        (holders,) = truth
-        return self._model(design).stderrs((population - holders, holders), population)[1:]
 
     @classmethod
     def aggregate_delta(cls, epsilon: float, epsilon0: float, n: int) -> float:

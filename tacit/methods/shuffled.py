@@ -17,17 +17,13 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from tacit.dp import shuffled_counts
-from tacit.dp.binomial import binomial_window
-from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.draws import BYTES, ONE, hex_threshold
-from tacit.methods.base.estimate import Estimate
 from tacit.methods.base.method import Draws, Members, Method, plain
 from tacit.methods.base.statistics import STATISTICS, Shape, StatisticName
 from tacit.ports import Entropy
@@ -36,9 +32,6 @@ MAX_CATEGORIES = 1 << 20
 """So that a cell's number fits into a message of 51 bytes, and a result into memory; policies bound messages."""
 RATE_PLACES = 12
 """Decimals of a noise rate that is searched."""
-_WINDOW_TAIL = 1e-18
-_ONE_SIDE, _Z = 0.025, 1.959964
-"""How often an interval of 95 % lies above, or below, the truth; how many standard errors it reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,86 +134,6 @@ class ShuffledCounts(Method):
         """The noise messages per cell of a device that has no answer."""
         return self._noise(entropy)
 
-    def cut_at(self, n: int) -> int | None:
-        """The largest total of n reports that is released as 0; None where every total is released."""
-        del n
-        return None
-
-    def false_positive_rate(self, n: int) -> float | None:
-        """The probability, over all cells together, that from n reports of honest devices a cell that nobody has is not
-        released as 0; None where no cell is."""
-        return None if self.cut_at(n) is None else 0.0
-
-    def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
-        """Nothing: a device without an answer adds noise alone, whose expectation is subtracted."""
-        _check_design(design)
-        return (0.0,) * self.cells
-
-    def zeros_below(self, n: int, rate: float, chance: float) -> float | None:
-        """A number of devices: a cell of as many is released as 0 with probability ``chance`` at most, from n reports
-        of devices that take part with ``rate``. None where nothing is cut.
-
-        A cell of x reports is cut if the noise, ``Bin(n, noise_mean)``, is at most ``cut_at(n) - x``. Of N devices with
-        the answer, at most b take part with probability ``exp(-(N rate - b)^2 / (2 N rate))`` at most (Chernoff), where
-        N rate > b.
-        """
-        cut = self.cut_at(n)
-        if cut is None:
-            return None
-        part = chance if rate == 1 else chance / 2
-        start, mass = binomial_window(n, self.noise_mean, _WINDOW_TAIL)
-        below, least_noise = _WINDOW_TAIL, start
-        while below + mass[least_noise - start] <= part:
-            below, least_noise = below + mass[least_noise - start], least_noise + 1
-        least, log = max(0.0, float(cut - least_noise + 1)), math.log(1 / part)
-        return least if rate == 1 else (least + log + math.sqrt(log * log + 2 * least * log)) / rate
-
-    def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
-        """Population counts per cell from the totals of n reports, with errors of noise and sampling. That of a total
-        that is cut is such that an interval of 95 % reaches all counts that are cut more than rarely. ``ValueError``
-        for totals that n reports cannot have, or an uneven design."""
-        _check_design(design)
-        if isinstance(n, bool) or n < 1:
-            raise ValueError("n must be at least 1")
-        most = n * self.messages
-        if len(counts) != self.cells or any(count < 0 for count in counts) or sum(counts) > most:
-            raise ValueError(f"counts must hold {self.cells} totals of at most {most} together")
-        noise, cut, rate = n * self.noise_mean, self.cut_at(n), design.rate
-        found = tuple(0.0 if cut is not None and count <= cut else (count - noise) / rate for count in counts)
-        below = self.zeros_below(n, rate, _ONE_SIDE)
-        of_zero = self._stderr(0.0, n, rate) if below is None else below / _Z
-        errors = tuple(self._stderr(max(0.0, one) * rate, n, rate) if one else of_zero for one in found)
-        return Estimate(found, errors)
-
-    def expected_stderrs(
-        self,
-        truth: Sequence[float],
-        population: int,
-        design: SampleDesign,
-        _squares: Sequence[float] | None = None,
-    ) -> tuple[float, ...]:
-        """Standard deviations of the estimates before any is cut to 0."""
-        _check_design(design)
-        reports = population * design.rate
-        return tuple(self._stderr(one * design.rate, reports, design.rate) for one in truth)
-
-    def expected_error(self, holders: float, population: int, design: SampleDesign) -> float:
-        """The root of the mean squared error of a cell's estimate, cells that are cut to 0 included, where
-        ``holders`` of the population have its answer."""
-        (stderr,) = self.expected_stderrs([holders], population, design)
-        reports = round(population * design.rate)
-        most = self.cut_at(reports)
-        if most is None:
-            return stderr
-        low, masses = binomial_window(reports, self.noise_mean, _WINDOW_TAIL)
-        cut = min(1.0, math.fsum(masses[: max(0, math.floor(most - holders * design.rate) - low + 1)]))
-        return math.sqrt(cut * holders * holders + (1 - cut) * stderr * stderr)
-
-    def _stderr(self, holders: float, reports: float, rate: float) -> float:
-        """``holders``: reports whose answer is the cell's."""
-        noise = reports * self.noise_mean * (1 - self.noise_mean)
-        return math.sqrt(noise + (1 - rate) * holders) / rate
-
     @property
     def mechanism(self) -> str:
         """Name of the exact accountant of one or two totals."""
@@ -278,16 +191,7 @@ class Zsum(ShuffledCounts):
         """``1 - noise_rate``, as it is drawn."""
         return (ONE - self._noise_below) / ONE
 
-    def cut_at(self, n: int) -> int:
-        """n: a cell that nobody has never has more."""
-        return n
-
     def _noise(self, entropy: Entropy) -> list[int]:
         stream = entropy(BYTES * self.categories)
         drawn = (int.from_bytes(stream[at : at + BYTES], "big") for at in range(0, len(stream), BYTES))
         return [int(one >= self._noise_below) for one in drawn]
-
-
-def _check_design(design: SampleDesign) -> None:
-    if not design.is_uniform or design.dummy_probability:
-        raise ValueError("shuffled counts need one rate for everybody and no dummies")

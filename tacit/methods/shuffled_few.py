@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Self
 
-from tacit.dp.binomial import binomial_above, rarely_reached
+from tacit.dp.binomial import binomial_above
 from tacit.methods.base.draws import ONE, hex_threshold
 from tacit.methods.base.method import Draws, Members
 from tacit.methods.base.statistics import Shape
@@ -33,7 +33,6 @@ from tacit.ports import Entropy
 
 MOST_SHOWN = 4096
 """Most categories whose estimates are all released, most of them of nothing but noise."""
-FALSE_POSITIVE_RATE = 0.05
 _TAIL_SHARE = 0.001
 """Share of delta that is kept for noise that would exceed its bound."""
 _SPARE = 2.0
@@ -124,12 +123,3 @@ class Flipped(Unbiased):
     NAME = "flipped"
     MOST_CATEGORIES = MAX_CATEGORIES
     DRAWS = Draws("as in unbiased", "as in unbiased")
-
-    def cut_at(self, n: int) -> int:
-        """The largest total that noise alone may well have in one of the cells."""
-        return rarely_reached(n, self.noise_mean, FALSE_POSITIVE_RATE / self.cells) - 1
-
-    def false_positive_rate(self, n: int) -> float:
-        """See ``FALSE_POSITIVE_RATE``."""
-        del n
-        return FALSE_POSITIVE_RATE

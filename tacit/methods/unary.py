@@ -4,17 +4,10 @@ Proved by Prio3MultihotCountVec, which bounds the weight. With h the probability
 f that in any other, the weight is ``Ber(h) + Bin(k-1, f)`` for every category, so the chance that an output exceeds
 ``max_weight`` and is not sent says nothing about the answer, and the output given that it is sent is still epsilon0-LDP
 by replacement. It does shift the cells' probabilities and the effective sampling rate, and the estimator uses the
-shifted ones (``tacit.methods.base.estimate``). Sums of k bits, each one with probability f, are written B(k). With w =
-``max_weight``, S the chance that an output is sent and an answer v, a sent one has a one
+shifted ones (``tacit.methods.estimators.unary``).
 
-* in cell v with ``h Pr[B(k-1) <= w-1] / S``,
-* in another cell with ``f (h Pr[B(k-2) <= w-2] + (1-h) Pr[B(k-2) <= w-1]) / S``,
-* in cell v and another one with ``h f Pr[B(k-2) <= w-2] / S``,
-* in two others with ``f^2 (h Pr[B(k-3) <= w-3] + (1-h) Pr[B(k-3) <= w-2]) / S``.
-
-A dummy is a vector of zeros whose bits are randomised likewise, given that it has at most w ones, so that it is always
-sent (``tacit.methods.bounded``): a one in a cell with ``f Pr[B(k-1) <= w-1] / Pr[B(k) <= w]``, in two with ``f^2
-Pr[B(k-2) <= w-2] / Pr[B(k) <= w]``.
+A dummy is a vector of zeros whose bits are randomised likewise, given that it has at most ``max_weight`` ones, so that
+it is always sent (``tacit.methods.bounded``).
 """
 
 from __future__ import annotations
@@ -22,15 +15,12 @@ from __future__ import annotations
 import bisect
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Self
 
-from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.draws import BYTES, ONE, epsilon0_from, hex_threshold
-from tacit.methods.base.estimate import CellModel, Estimate, check_counts
 from tacit.methods.base.method import Draws, LocalMethod, Members, check_category
 from tacit.methods.base.proof import Proof
 from tacit.methods.base.statistics import Shape
@@ -81,7 +71,7 @@ class UnaryEncoding(LocalMethod):
 
     @property
     @abstractmethod
-    def _own(self) -> tuple[float, float]:
+    def own_bit(self) -> tuple[float, float]:
         """The probabilities h and 1 - h of a one and a zero in the own category's cell, before rejection."""
 
     @classmethod
@@ -145,38 +135,16 @@ class UnaryEncoding(LocalMethod):
     @property
     def reject_probability(self) -> float:
         """Pr[weight > max_weight], summed from the top so that tiny values keep their digits."""
-        return _rejected(self.categories, self._own, self._noise, self.max_weight)
+        return _rejected(self.categories, self.own_bit, self.noise, self.max_weight)
 
     def output_probabilities(self) -> tuple[Fraction, Fraction]:
         """Probability of a one in (the true category's cell, any other), before rejection."""
         return Fraction(self._hit, ONE), 1 - Fraction(self._keep, ONE)
 
     @property
-    def _noise(self) -> float:
+    def noise(self) -> float:
         """The probability f of a one in any other cell, before rejection."""
         return float(self.output_probabilities()[1])
-
-    def _model(self, design: SampleDesign) -> CellModel:
-        """The probabilities of the cells in the reports that are sent."""
-        (h, none), f, k, w = self._own, self._noise, self.categories, self.max_weight
-        sent, dummy_sent = 1 - self.reject_probability, _upto(k, f, w)
-        one, two = _upto(k - 2, f, w - 2), _upto(k - 2, f, w - 1)
-        others = f * f * (h * _upto(k - 3, f, w - 3) + none * _upto(k - 3, f, w - 2))
-        return CellModel(
-            hit=h * _upto(k - 1, f, w - 1) / sent,
-            noise=f * (h * one + none * two) / sent,
-            design=design,
-            dummy=f * _upto(k - 1, f, w - 1) / dummy_sent,
-            sent=sent,
-            pairs=(h * f * one / sent, others / sent, f * f * one / dummy_sent),
-        )
-
-    def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
-        """Population counts per category. ``design`` is the recipe's; rejection is accounted for here."""
-        check_counts(counts, self.categories, n, design, self.categories)
-        if sum(counts) > n * self.max_weight:
-            raise ValueError("counts must not exceed n times max_weight in total")
-        return self._model(design).estimate(counts, n)
 
     def thresholds(self) -> dict[str, Any]:
         """A draw below the first threshold leaves a zero, one below the second makes the own bit a one. The number of
@@ -189,18 +157,13 @@ class UnaryEncoding(LocalMethod):
         }
 
 
-def _upto(trials: int, p: float, limit: int) -> float:
-    """Pr[Bin(trials, p) <= limit]; 0 for a limit below 0, and also for a negative number of trials."""
-    return math.fsum(_binomial(trials, p, k) for k in range(min(limit, trials) + 1))
-
-
-def _binomial(trials: int, p: float, k: int) -> float:
+def binomial(trials: int, p: float, k: int) -> float:
     return math.comb(trials, k) * p**k * (1 - p) ** (trials - k)
 
 
 @lru_cache(maxsize=256)
 def _rejected(k: int, own: tuple[float, float], f: float, w: int) -> float:
     """The probability that an answer's weight exceeds w. Cached, because a claim asks for it dozens of times."""
-    own_one = math.fsum(_binomial(k - 1, f, j) for j in range(w, k))
-    own_zero = math.fsum(_binomial(k - 1, f, j) for j in range(w + 1, k))
+    own_one = math.fsum(binomial(k - 1, f, j) for j in range(w, k))
+    own_zero = math.fsum(binomial(k - 1, f, j) for j in range(w + 1, k))
     return own[0] * own_one + own[1] * own_zero

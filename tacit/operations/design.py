@@ -12,6 +12,7 @@ from tacit.accounting.requirements import MAX_EPSILON0, Alternative, Requirement
 from tacit.dp.parameters import ParameterError
 from tacit.errors import FieldError, Refusal, UsageError
 from tacit.methods.base.method import Method
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.shuffled import ShuffledCounts
 from tacit.models.local.form import Local
 from tacit.models.shuffled.form import Shuffled
@@ -157,7 +158,9 @@ def _made(survey: Survey, method: type[Method], needs: Requirements, plan: Sampl
 
 def alternative_document(needs: Requirements, one: Alternative) -> dict[str, Any]:
     """One way to ask the question, as a JSON object."""
-    share, influence = (None, None) if one.method is None else (one.method.noise_share, one.method.influence)
+    share, influence = (
+        (None, None) if one.method is None else (one.method.noise_share, estimator_of(one.method).influence)
+    )
     return {
         "model": one.model,
         "form": one.form,

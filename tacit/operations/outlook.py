@@ -10,6 +10,7 @@ from typing import Any
 
 from tacit.dp.hidden_claim import dummies_cost, unfilled_cost
 from tacit.methods.base.statistics import COUNT, HISTOGRAM, MEAN, SUM
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.figures import NORMAL_95
 from tacit.models.forms import form_of
 from tacit.operations.watched_outlook import WatchedOutlook, watched_outlook
@@ -135,7 +136,7 @@ def hidden_words(recipe: Recipe) -> str | None:
     if isinstance(spec, Number) and recipe.question.statistic in (SUM.name, MEAN.name):
         each = 1.0 if recipe.question.statistic == MEAN.name else devices
         low, high = each * float(spec.least), each * float(spec.most)
-        margin = NORMAL_95 * max(method.expected_stderrs([(low + high) / 2], round(devices), design))
+        margin = NORMAL_95 * max(estimator_of(method).expected_stderrs([(low + high) / 2], round(devices), design))
         if margin <= (high - low) / 4:
             return None
         return (
@@ -146,7 +147,7 @@ def hidden_words(recipe: Recipe) -> str | None:
         return None
     answers = max(2, method.cells)
     share = devices / answers
-    margin = NORMAL_95 * max(method.expected_stderrs([share] * method.cells, round(devices), design))
+    margin = NORMAL_95 * max(estimator_of(method).expected_stderrs([share] * method.cells, round(devices), design))
     if margin <= share:
         return None
     visible = int(devices / margin)
@@ -190,8 +191,8 @@ def _finite(epsilon: float) -> float | None:
 
 def _shares(recipe: Recipe) -> SharesOutlook | None:
     method, design = randomizer_of(recipe), design_of(recipe)
-    share, errors = method.noise_share, method.sum_errors(recipe.batch.expected_contributions, design)
-    influence = method.influence
+    share, errors = method.noise_share, estimator_of(method).sum_errors(recipe.batch.expected_contributions, design)
+    influence = estimator_of(method).influence
     if share is None or errors is None or influence is None:
         return None
     vdaf = vdaf_of(recipe)

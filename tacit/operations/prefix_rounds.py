@@ -24,6 +24,7 @@ from tacit.errors import UsageError
 from tacit.logview.live import LiveLog
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.method import Method
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.result import MOST_ITEMS, Item, Ranked
 from tacit.models.forms import form_of
 from tacit.operations.series_rounds import Asked, index_of, published_rounds, series_called
@@ -180,7 +181,7 @@ def level_of(
     false_positives: float = FALSE_POSITIVE_RATE,
 ) -> Level:
     """The level of a round about ``candidates`` whose ``reports`` were randomised by ``method``."""
-    one, none, *_ = method.estimate([reports, *[0] * (method.cells - 1)], reports, design).values
+    one, none, *_ = estimator_of(method).estimate([reports, *[0] * (method.cells - 1)], reports, design).values
     empty = none / (none - one)
     gain = reports / (one - none) / design.rate / (1 - method.reject_probability)
     least = rarely_reached(reports, empty, false_positives / len(candidates.prefixes))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tacit.methods.base.statistics import STATISTICS
+from tacit.methods.estimators.registry import estimator_of
 from tacit.models.forms import form_of
 from tacit.panprivate.elgamal import ciphertext_size
 from tacit.panprivate.embedding import elements_for
@@ -54,7 +55,7 @@ def _stderr(recipe: Recipe, spec: Occurrences) -> float:
     method, design = randomizer_of(recipe), design_of(recipe)
     population = round(recipe.batch.expected_contributions / design.sends(design.rate))
     if STATISTICS[recipe.question.statistic].is_ratio:
-        return float(method.expected_stderrs([spec.most / 2], population, design)[0])
+        return float(estimator_of(method).expected_stderrs([spec.most / 2], population, design)[0])
     half = population / 2
     truth = [half] if method.cells == 1 else [half, *([half / spec.most] * spec.most)]
-    return float(method.expected_stderrs(truth, population, design)[0])
+    return float(estimator_of(method).expected_stderrs(truth, population, design)[0])

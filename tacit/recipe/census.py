@@ -122,18 +122,21 @@ def attested(census: Census, criteria: Mapping[str, str]) -> Attested:
     """How many devices have every attribute value of ``criteria``; at most the number that the census counts altogether
     (a device that does not randomise correctly counts more than once). Raises refusal ``audience-floor`` where the
     census cannot say."""
+    # the only rule that estimates: whoever checks no recipe of a census loads no estimator
+    from tacit.methods.estimators.registry import estimator_of
+
     recipe, spec = census.recipe, census.recipe.question.encoder
     if not isinstance(spec, Attributes):
         raise _unusable(census, "its question is not that of a census")
     counts = counts_of(census)
-    randomizer, design = randomizer_of(recipe), design_of(recipe)
+    estimator, design = estimator_of(randomizer_of(recipe)), design_of(recipe)
     try:
-        estimate = randomizer.estimate(counts, census.report_count, design)
+        estimate = estimator.estimate(counts, census.report_count, design)
     except ValueError as error:
         raise _unusable(census, str(error)) from error
     cells = [number for number, cell in enumerate(spec.cells) if criteria.items() <= cell.items()]
     everybody = census.report_count / float(recipe.rate)
-    adds = randomizer.missing_adds(design) if spec.missing is None else ()
+    adds = estimator.missing_adds(design) if spec.missing is None else ()
     return Attested(
         min(everybody, math.fsum(estimate.values[cell] for cell in cells)),
         math.sqrt(math.fsum(estimate.stderrs[cell] ** 2 for cell in cells)),

@@ -42,6 +42,7 @@ from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.estimate import Estimate
 from tacit.methods.base.method import Method
 from tacit.methods.base.statistics import STATISTICS, Statistic
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.figures import NORMAL_95
 from tacit.recipe.cautions import cautions
 from tacit.recipe.derive import design_of, randomizer_of
@@ -128,7 +129,7 @@ def missing_adds(recipe: Recipe) -> tuple[float, ...] | None:
         return (0.0,)  # a device without a value has watched nothing
     if isinstance(encoder_of(question).encode(None), int):
         return None
-    return tuple(randomizer_of(recipe).missing_adds(design_of(recipe)))
+    return tuple(estimator_of(randomizer_of(recipe)).missing_adds(design_of(recipe)))
 
 
 def biased_by_missing(recipe: Recipe) -> bool:
@@ -165,14 +166,15 @@ class _Response:
 
     @classmethod
     def of(cls, recipe: Recipe, document: Mapping[str, Any]) -> _Response:
-        randomizer, design = randomizer_of(recipe).of_totals(), design_of(recipe)
+        randomizer, design = randomizer_of(recipe), design_of(recipe)
+        estimator = estimator_of(randomizer).of_totals()
         rows, counted = document.get("buckets", ()), document["report_count"]
         if not rows or "unlisted" in document:  # not all cells are listed, but those that are have totals already
             totals = Estimate(tuple(row["estimate"] for row in rows), tuple(row["stderr"] for row in rows))
         else:
-            totals = randomizer.estimate([row["count"] for row in rows], counted, design)
+            totals = estimator.estimate([row["count"] for row in rows], counted, design)
         statistic = STATISTICS[recipe.question.statistic]
-        return cls(randomizer, design, statistic, counted, totals, *randomizer.adds_between)
+        return cls(randomizer, design, statistic, counted, totals, *estimator.adds_between)
 
     @property
     def sends(self) -> tuple[float, float]:

@@ -18,6 +18,8 @@ from tacit.methods.base.affine import PUBLIC_SIZE, AffineHashing
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.estimate import Estimate
 from tacit.methods.base.method import Method
+from tacit.methods.estimators.affine import AffineEstimator
+from tacit.methods.estimators.succinct_histogram import SuccinctHistogramEstimator
 from tacit.methods.succinct_histogram.channels import PublicComponents, decoded
 from tacit.methods.succinct_histogram.histogram import BETA, PaperHistogram
 from tacit.succinct.tree import (
@@ -112,11 +114,12 @@ class TreeEngine(Engine[AffineHashing]):
         """Items that pass the exact threshold over all candidates of the last level."""
         method, found = self.method, self._checked(document, reports)
         least = threshold(found, method, design, FALSE_POSITIVE_RATE)
-        estimate = method.estimate(found.supports, found.levels[-1].reports, design)
+        estimator = AffineEstimator(method)
+        estimate = estimator.estimate(found.supports, found.levels[-1].reports, design)
         passing = sum(value >= least for value in estimate.values)
         rest = others_below(found.first(passing), method, design, CONFIDENCE)
         listed = Estimate(estimate.values[:passing], estimate.stderrs[:passing])
-        outside = None if found.outside is None else method.estimate_of_all(found.outside, reports, design)
+        outside = None if found.outside is None else estimator.estimate_of_all(found.outside, reports, design)
         items = found.items[:passing]
         return Ranking(items, listed, least, FALSE_POSITIVE_RATE, max(1.0, rest), CONFIDENCE, outside)
 
@@ -179,11 +182,12 @@ class PaperEngine(Engine[PaperHistogram]):
         """Items whose estimate passes the oracle's error bound (Theorem 2.5)."""
         items, counts, accepted, others = self._checked(document, reports)
         method, outside = self.method, None
+        estimator = SuccinctHistogramEstimator(method)
         if others is not None:
-            told = method.estimate([others], accepted, design)
+            told = estimator.estimate([others], accepted, design)
             outside = told.values[0], told.stderrs[0]
-        total, least = method.total(accepted, design), method.share_bound(accepted)
-        found = method.estimate(counts, accepted, design)
+        total, least = estimator.total(accepted, design), method.share_bound(accepted)
+        found = estimator.estimate(counts, accepted, design)
         passing = sum(value >= least * total for value in found.values)
         listed = Estimate(found.values[:passing], found.stderrs[:passing])
         # of an item's devices fewer may have been accepted than their share: Hoeffding's inequality, for each of at
@@ -196,8 +200,9 @@ class PaperEngine(Engine[PaperHistogram]):
     def expected(self, reports: float, design: SampleDesign) -> tuple[float, float]:
         """From the expected number of accepted reports."""
         accepted = max(1, round(reports * self.method.one_bit.accepted))
-        total = self.method.total(accepted, design)
-        (stderr,) = self.method.estimate([accepted // 2], accepted, design).stderrs
+        estimator = SuccinctHistogramEstimator(self.method)
+        total = estimator.total(accepted, design)
+        (stderr,) = estimator.estimate([accepted // 2], accepted, design).stderrs
         return self.method.share_bound(accepted) * total, stderr
 
     def _share(self, agreeing: int, accepted: int) -> float:

@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple, Protocol, Self
 from tacit.dp.binomial import rarely_reached
 from tacit.methods.base.affine import PUBLIC_SIZE, SEED_SIZE, AffineHashing, level_of, share_of_last
 from tacit.methods.base.design import SampleDesign
+from tacit.methods.estimators.affine import AffineEstimator
 from tacit.succinct.supports import Reports, count_supports
 
 MAX_TOP = 1000
@@ -195,7 +196,7 @@ def threshold(found: Found, randomizer: AffineHashing, design: SampleDesign, fal
     level together. Exact: such an item is supported by each report with probability 1/g, and by each independently."""
     last = found.levels[-1]
     least = rarely_reached(last.reports, 1 / randomizer.values, false_positive_rate / last.candidates)
-    none, every = randomizer.estimate([0, last.reports], last.reports, design).values
+    none, every = AffineEstimator(randomizer).estimate([0, last.reports], last.reports, design).values
     return none + least * (every - none) / last.reports
 
 
@@ -206,10 +207,10 @@ def others_below(found: Found, randomizer: AffineHashing, design: SampleDesign, 
     probability ``1/g + x (p - 1/g)``, and Hoeffding's inequality in the form of Chernoff bounds the chance that no more
     than the cut of N reports support it; there are at most 1/x such items."""
 
+    gain = AffineEstimator(randomizer).gain
+
     def missed(share: float) -> float:
-        chances = (
-            at_most(level.cut, level.reports, 1 / randomizer.values + share * randomizer.gain) for level in found.levels
-        )
+        chances = (at_most(level.cut, level.reports, 1 / randomizer.values + share * gain) for level in found.levels)
         return sum(chances) / share
 
     return least_share(missed, confidence) * sum(level.reports for level in found.levels) / design.rate
@@ -239,7 +240,7 @@ def at_most(cut: int, trials: int, mean: float) -> float:
 
 def _empty_error(level: Level, randomizer: AffineHashing, design: SampleDesign) -> float:
     """The standard error of the estimate of an item that no device has."""
-    return randomizer.estimate([level.reports // randomizer.values], level.reports, design).stderrs[0]
+    return AffineEstimator(randomizer).estimate([level.reports // randomizer.values], level.reports, design).stderrs[0]
 
 
 def _words(records: bytes, start: int) -> array[int]:

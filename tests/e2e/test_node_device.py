@@ -30,6 +30,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.methods.base.design import SampleDesign
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.one_bit import OneBit
 from tacit.recipe.derive import randomizer_of, task_id
 from tacit.recipe.model import Question, Recipe, TokenSlot
@@ -204,8 +205,8 @@ async def test_devices_in_javascript_contribute_and_every_acknowledged_report_is
             assert counted == sent
         else:
             (row,), method, everybody = result["buckets"], randomizer_of(recipe), SampleDesign(1.0)
-            assert row["estimate"] == method.estimate([counted], sent, everybody).values[0]
-            (deviation,) = method.expected_stderrs([3], sent, everybody)
+            assert row["estimate"] == estimator_of(method).estimate([counted], sent, everybody).values[0]
+            (deviation,) = estimator_of(method).expected_stderrs([3], sent, everybody)
             assert abs(row["estimate"] - 3) < 4.5 * deviation, "which no number of ones among eight bits exceeds"
         status = f"/v1/tasks/{b64url(task_id(recipe))}/status"
         for service in ("leader", "helper"):

@@ -22,6 +22,7 @@ from tacit.dap_errors import ReportRejected
 from tacit.errors import Fatal, Refusal
 from tacit.messages import Report, Role, UploadRequest
 from tacit.messages.slices import UploadSlices, slice_job, slice_uploads
+from tacit.methods.estimators.registry import estimator_of
 from tacit.models.collectors import collector_side
 from tacit.models.devices import device_side
 from tacit.models.interfaces.device import Fate
@@ -307,6 +308,6 @@ async def test_a_recipe_goes_from_kept_state_through_both_servers_to_its_result(
     document = collector_side(recipe.model).release(recipe, "batch", 0, result, float(task.end_seconds))
     assert [bucket["label"] for bucket in document["buckets"]] == list(labels(recipe))
     assert [bucket["count"] for bucket in document["buckets"]] == list(result.values)
-    estimate = randomizer_of(recipe).estimate(result.values, 8, design_of(recipe))
+    estimate = estimator_of(randomizer_of(recipe)).estimate(result.values, 8, design_of(recipe))
     assert [bucket["estimate"] for bucket in document["buckets"]] == list(estimate.values)
     assert document["privacy"]["by_adversary"]["intruder"] == 0.0

@@ -42,6 +42,7 @@ from tacit.adapters.databases.recovery import Recovery
 from tacit.aggregator.parties import PARTIES
 from tacit.errors import Refusal
 from tacit.messages import Report
+from tacit.methods.estimators.registry import estimator_of
 from tacit.ports import HttpResponse, Observer, TransportError
 from tacit.recipe import derive
 from tacit.recipe.encoder_specs import Categories
@@ -453,10 +454,10 @@ async def assert_released_as_sent(simulation: Simulation, recipe: Recipe, truth:
     assert [row["count"] for row in result["buckets"]] == counts
     assert result["report_count"] == len(reports)
     randomizer, design = derive.randomizer_of(recipe), derive.design_of(recipe)
-    estimate = randomizer.estimate(counts, len(reports), design)
+    estimate = estimator_of(randomizer).estimate(counts, len(reports), design)
     assert [row["estimate"] for row in result["buckets"]] == list(estimate.values)
     assert [row["stderr"] for row in result["buckets"]] == pytest.approx(list(estimate.stderrs))
-    expected = randomizer.expected_stderrs(truth, len(simulation.devices), design)
+    expected = estimator_of(randomizer).expected_stderrs(truth, len(simulation.devices), design)
     for value, true, deviation in zip(estimate.values, truth, expected, strict=True):
         assert abs(value - true) < 4.5 * deviation
     found: dict[str, Any] = result

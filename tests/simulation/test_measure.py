@@ -24,6 +24,7 @@ from infra.lab.measure.experiments import CELLS, MOST_DEVICES, TOLERANCE, Experi
 from infra.lab.measure.figures import Figure, Panel
 from infra.lab.measure.runs import measure
 from infra.views.terminal import answers
+from tacit.methods.estimators.registry import estimator_of
 from tacit.recipe.derive import sample_design
 
 BUDGET = Budget()
@@ -49,7 +50,7 @@ def drawn(experiment: Experiment, runs: int, seed: int = 1) -> Measured:
         counts = rng.binomial(rng.multinomial(population, truth), rates)
         noise = rng.binomial(int(counts.sum()) * shares.flips, 0.5, len(counts))
         sums = (shares.scale * counts + noise).tolist()
-        found = np.array(shares.estimate(sums, int(counts.sum()), design).values) / population
+        found = np.array(estimator_of(shares).estimate(sums, int(counts.sum()), design).values) / population
         errors.append(float(np.square(found - truth)[experiment.first :].sum()))
     return Measured(experiment, tuple(errors))
 

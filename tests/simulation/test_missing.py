@@ -19,6 +19,7 @@ from tacit.messages import Interval
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.estimate import Estimate
 from tacit.methods.base.statistics import STATISTICS, StatisticName
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.krr import Krr
 from tacit.methods.rr import Rr
 from tacit.models.collectors import collector_side
@@ -53,7 +54,7 @@ def estimates(name: str, statistic: str, groups: Sequence[tuple[Law, int]]) -> l
     for _ in range(RUNS):
         drawn = [random.multinomial(random.binomial(held, RATE), likely) @ rows for likely, rows, held in tables]
         *counts, reports = np.sum(drawn, axis=0).tolist()
-        found.append(method.estimate(counts, reports, DESIGN))
+        found.append(estimator_of(method).estimate(counts, reports, DESIGN))
     return found
 
 
@@ -92,7 +93,7 @@ def test_without_one_each_missing_value_adds_what_the_result_says(
     held = sizes(answers, missing)
     laws = [law(name, statistic, answer) for answer in answers]
     found = estimates(name, statistic, [*zip(laws, held, strict=True), (dummy_law(name, statistic), missing)])
-    adds = made(name, statistic).missing_adds(DESIGN)
+    adds = estimator_of(made(name, statistic)).missing_adds(DESIGN)
     if STATISTICS[statistic].is_ratio:
         values = [answer + 1.0 for answer in answers]
         (added,) = adds

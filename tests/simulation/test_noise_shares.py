@@ -21,6 +21,8 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import VISITS, RecipeKit
 from tacit.errors import Refusal
 from tacit.methods.base.design import SampleDesign
+from tacit.methods.estimators.flips import FlipsEstimator
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.recipe.derive import randomizer_of, vdaf_of
 from tacit.recipe.encoder import encoder_of
@@ -128,11 +130,9 @@ async def test_each_aggregator_adds_its_own_noise_once(permissive: Template, tmp
     added = row["count"] - sent
     assert 0 < abs(added) < 6 * (2 * flips) ** 0.5 / 2
     everybody = SampleDesign(1.0)
-    assert row["stderr"] == pytest.approx(shares.sum_errors(DEVICES, everybody).noise)
-    assert (
-        shares.sum_errors(DEVICES, everybody).noise
-        > replace(shares, batch_flips=0).sum_errors(DEVICES, everybody).noise
-    )
+    noise = FlipsEstimator(shares).sum_errors(DEVICES, everybody).noise
+    assert row["stderr"] == pytest.approx(noise)
+    assert noise > FlipsEstimator(replace(shares, batch_flips=0)).sum_errors(DEVICES, everybody).noise
     assert abs(row["estimate"] - sum(range(DEVICES))) < 4.5 * row["stderr"]
 
 
@@ -169,13 +169,13 @@ def test_fifty_runs_through_sharding_and_verification_miss_as_their_errors_say(s
     shares = randomizer_of(recipe)
     assert isinstance(shares, Flips)
     truth, squares = truths(shares, answers)
-    known = shares.expected_stderrs(truth, len(answers), SampleDesign(0.5), squares)
+    known = estimator_of(shares).expected_stderrs(truth, len(answers), SampleDesign(0.5), squares)
     exact, inside = [], 0
     for run in range(RUNS):
         entropy = SeededEntropy(f"{statistic} {run}".encode())
         sent = [shares.randomise(one, entropy) for one in answers if entropy(1)[0] < 128]
         counts = through(recipe, sent, entropy, full=run == 0)
-        found = shares.estimate(counts, len(sent), SampleDesign(0.5))
+        found = estimator_of(shares).estimate(counts, len(sent), SampleDesign(0.5))
         exact.append(z_scores(found.values, truth, known))
         inside += sum(abs(z) <= NORMAL_95 for z in z_scores(found.values, truth, found.stderrs))
     found_normal = normality(exact)

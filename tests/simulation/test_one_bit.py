@@ -18,6 +18,7 @@ import pytest
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import RecipeKit
 from tacit.methods.base.design import SampleDesign
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.one_bit import OneBit
 from tacit.recipe.derive import randomizer_of, vdaf_of
 from tacit.recipe.encoder import encoder_of
@@ -94,12 +95,12 @@ def test_fifty_runs_through_sharding_and_verification_miss_as_their_errors_say(s
     answers = [encoder.encode(value) for value in values]
     assert all(isinstance(one, int) for one in answers)
     truth, squares = truth_of(recipe, answers)
-    known = method.expected_stderrs(truth, len(answers), design, squares)
+    known = estimator_of(method).expected_stderrs(truth, len(answers), design, squares)
     exact, inside = [], 0
     for run in range(RUNS):
         entropy = SeededEntropy(f"{statistic} {run}".encode())
         sent = [method.randomise(one, entropy) for one in answers if entropy(1)[0] < 128]
-        found = method.estimate(through(recipe, sent, entropy, full=run == 0), len(sent), design)
+        found = estimator_of(method).estimate(through(recipe, sent, entropy, full=run == 0), len(sent), design)
         exact.append(z_scores(found.values, truth, known))
         inside += abs(z_scores(found.values, truth, found.stderrs)[0]) <= NORMAL_95
     found_normal = normality(exact)

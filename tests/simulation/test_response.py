@@ -21,6 +21,7 @@ from infra.lab.kit.recipes import RecipeKit, changed, with_sampling
 from tacit.dp.binomial import binomial_window
 from tacit.errors import UsageError
 from tacit.messages import Interval
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.models.collectors import collector_side
 from tacit.recipe.derive import design_of, randomizer_of
@@ -108,7 +109,7 @@ def summed(recipe: Recipe, answers: Sequence[int], seed: str) -> tuple[int, list
 def released(recipe: Recipe, answers: Sequence[int], seed: str) -> dict[str, Any]:
     """The members of a release that speak of answers, for a population that the analyst states."""
     reports, sums = summed(recipe, answers, seed)
-    estimate = randomizer_of(recipe).estimate(sums, reports, design_of(recipe))
+    estimate = estimator_of(randomizer_of(recipe)).estimate(sums, reports, design_of(recipe))
     rows = zip(sums, estimate.values, estimate.stderrs, strict=True)
     buckets = [{"count": count, "estimate": value, "stderr": stderr} for count, value, stderr in rows]
     return with_response({"buckets": buckets, "report_count": reports}, recipe, stated(DEVICES))

@@ -24,6 +24,7 @@ from infra.lab.kit.recipes import VISITS as ASKED
 from infra.lab.kit.recipes import changed, with_sampling
 from tacit.errors import Refusal
 from tacit.messages import Interval
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.models.collectors import collector_side
 from tacit.recipe.derive import design_of, randomizer_of
@@ -63,10 +64,10 @@ def scores(recipe: Recipe, result: dict[str, Any], truth: Sequence[int], devices
     """Standardised errors of a release, whose error bars are the estimator's own."""
     randomizer, design = randomizer_of(recipe), design_of(recipe)
     counts = [row["count"] for row in result["buckets"]]
-    estimate = randomizer.estimate(counts, result["report_count"], design)
+    estimate = estimator_of(randomizer).estimate(counts, result["report_count"], design)
     assert [row["estimate"] for row in result["buckets"]] == list(estimate.values)
     assert [row["stderr"] for row in result["buckets"]] == list(estimate.stderrs)
-    expected = randomizer.expected_stderrs(truth, devices, design)
+    expected = estimator_of(randomizer).expected_stderrs(truth, devices, design)
     found = [(value - true) / error for value, true, error in zip(estimate.values, truth, expected, strict=True)]
     assert max(map(abs, found)) < FIVE, found
     return found

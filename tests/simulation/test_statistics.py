@@ -35,6 +35,7 @@ from tacit.dp.calibrate import largest_epsilon0
 from tacit.messages import CollectionJobResp, Interval, Report, Role
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.method import Measurement, Method
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.krr import Krr
 from tacit.models.collectors import collector_side
 from tacit.recipe.derive import randomizer_of, task_of
@@ -126,11 +127,11 @@ def score(randomizer: Method, truth: Sequence[int], q: float, runs: int, aggrega
     """Standardised errors of ``runs`` runs."""
     scores = Scores()
     cells = list(truth) if randomizer.cells > 1 else [truth[1]]
-    expected = randomizer.expected_stderrs(cells, sum(truth), SampleDesign(q))
+    expected = estimator_of(randomizer).expected_stderrs(cells, sum(truth), SampleDesign(q))
     for run in range(runs):
         measurements = join(randomizer, truth, q, f"{label} {run}")
         counts = aggregate(measurements, SeededEntropy(f"{label} shares {run}".encode()))
-        estimate = randomizer.estimate(counts, len(measurements), SampleDesign(q))
+        estimate = estimator_of(randomizer).estimate(counts, len(measurements), SampleDesign(q))
         scores.add(cells, estimate.values, estimate.stderrs, expected)
     return scores
 
@@ -199,8 +200,8 @@ def broken(mistake: str) -> list[list[float]]:
         measurements = join(randomizer, VISITS, RATE, f"broken {run}")
         counts = added_up(16)(measurements, SeededEntropy(0))
         q = 0.6 if mistake == "rate" else RATE
-        values = estimator.estimate(counts, len(measurements), SampleDesign(q)).values
-        stderrs = randomizer.expected_stderrs(VISITS, DEVICES, SampleDesign(RATE))
+        values = estimator_of(estimator).estimate(counts, len(measurements), SampleDesign(q)).values
+        stderrs = estimator_of(randomizer).expected_stderrs(VISITS, DEVICES, SampleDesign(RATE))
         if mistake == "sampling":
             unsampled = (s * s - x * (1 - RATE) / RATE for s, x in zip(stderrs, VISITS, strict=True))
             stderrs = tuple(math.sqrt(value) for value in unsampled)
@@ -284,7 +285,7 @@ class Parties:
 def test_errors_of_whole_contributions_look_standard_normal(runs: int) -> None:
     answers = [category for category, devices in enumerate(VISITS) for _ in range(devices)]
     parties = Parties(KIT.recipe(population=DEVICES, rate=Decimal(str(RATE))), answers)
-    expected = randomizer_of(parties.recipe).expected_stderrs(VISITS, DEVICES, SampleDesign(RATE))
+    expected = estimator_of(randomizer_of(parties.recipe)).expected_stderrs(VISITS, DEVICES, SampleDesign(RATE))
     scores = Scores()
     for run in range(runs):
         entropy = SeededEntropy(b"whole %d" % run)
@@ -364,7 +365,7 @@ async def whole_run(crowd: Crowd, folder: Path, seed: int) -> dict[str, Any]:
 
 def scored(crowd: Crowd, folder: Path, seeds: Sequence[int]) -> Scores:
     """Standardised errors of whole runs."""
-    expected = randomizer_of(crowd.recipe).expected_stderrs(VISITS, DEVICES, SampleDesign(RATE))
+    expected = estimator_of(randomizer_of(crowd.recipe)).expected_stderrs(VISITS, DEVICES, SampleDesign(RATE))
     scores = Scores()
     for seed in seeds:
         result = asyncio.run(whole_run(crowd, folder / str(seed), seed))

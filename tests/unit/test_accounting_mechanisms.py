@@ -21,6 +21,7 @@ from tacit.dp.heterogeneous import epsilon_heterogeneous
 from tacit.dp.vector_noise import VectorStep, epsilon_vector_noise
 from tacit.errors import Refusal
 from tacit.methods.base.design import SampleDesign
+from tacit.methods.estimators.registry import estimator_of
 from tacit.models.shuffled.task import counts_of
 from tacit.recipe.claims import claim_of
 from tests.claims import compute_claim
@@ -78,7 +79,7 @@ def test_a_local_randomizer_says_its_probabilities_and_its_exact_error(name: str
     assert found["epsilon"] == e0
     assert found["other" if name in ("krr", "oue") else "flip"] == pytest.approx(noise, rel=1e-12)
     assert found["standard_error"] == pytest.approx(
-        device.expected_stderrs([0] * device.cells, n, SampleDesign(1.0))[-1], rel=1e-9
+        estimator_of(device).expected_stderrs([0] * device.cells, n, SampleDesign(1.0))[-1], rel=1e-9
     )
     counts = np.arange(n + 1)
     absolute = (stats.binom.pmf(counts, n, noise) * abs(counts - n * noise)).sum() / (hit - noise)

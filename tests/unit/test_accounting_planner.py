@@ -26,6 +26,7 @@ from tacit.dp.vector_noise import VectorStep, epsilon_vector_noise
 from tacit.errors import Refusal
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.statistics import StatisticName
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
 from tacit.recipe.context import Context, Stage
@@ -57,7 +58,7 @@ def test_a_proposal_costs_what_was_asked_for_and_errs_as_its_estimator_says(
         weight = cells if "max_weight" in way.method.MEMBERS else None
         randomizer = randomizer_from(way.randomizer, repr(way.epsilon0), max(2, cells), weight)
         truth = [round(needs.holders)] * max(1, cells)
-        stderrs = randomizer.expected_stderrs(truth, population, SampleDesign(way.rate))
+        stderrs = estimator_of(randomizer).expected_stderrs(truth, population, SampleDesign(way.rate))
         assert way.stderr == pytest.approx(stderrs[0], rel=1e-3)
 
 
@@ -152,7 +153,7 @@ def test_where_policy_allows_noise_shares_they_are_proposed_and_err_as_their_est
         shares = Flips(statistic, given.scale, given.flips, needs.maximum, cells, low=needs.low, unit=needs.unit)
         middle = float(needs.low + needs.high) / 2
         truth = middle if statistic == "mean" else needs.holders if needs.counts else needs.population * middle
-        expected = shares.expected_stderrs([truth] * cells, needs.population, SampleDesign(way.rate))
+        expected = estimator_of(shares).expected_stderrs([truth] * cells, needs.population, SampleDesign(way.rate))
         assert way.stderr == pytest.approx(expected[0], rel=1e-3)
         claim = compute_claim(shares, n=way.batch_size // 2, sampling_rate=way.rate, delta=1e-7)
         assert claim["aggregator"] <= 1.05

@@ -20,6 +20,8 @@ from tacit.ledger.budget import fits
 from tacit.ledger.filter import filter_of
 from tacit.methods.base.affine import AffineHashing
 from tacit.methods.base.design import SampleDesign
+from tacit.methods.estimators.affine import AffineEstimator
+from tacit.methods.estimators.registry import estimator_of
 from tacit.recipe.policy import Policy
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -84,11 +86,13 @@ def test_one_report_about_a_text_moves_its_estimate_as_far_as_the_threat_model_s
         r"by up to (\S+) devices with 32 bits at epsilon 1 \((\S+) against a report that was turned\)", text
     )
     assert match is not None
-    method = min((AffineHashing(Decimal(1), bits, 32) for bits in range(1, 9)), key=lambda one: one.variance)
+    method = min(
+        (AffineHashing(Decimal(1), bits, 32) for bits in range(1, 9)), key=lambda one: AffineEstimator(one).variance
+    )
     design = SampleDesign(1.0)
 
     def estimate(supports: int, reports: int) -> float:
-        (value,) = method.estimate([supports], reports, design).values
+        (value,) = estimator_of(method).estimate([supports], reports, design).values
         return float(value)
 
     sent, turned = estimate(101, 301) - estimate(100, 300), estimate(101, 300) - estimate(100, 300)

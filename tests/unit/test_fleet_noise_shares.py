@@ -33,6 +33,7 @@ from infra.lab.kit.recipes import RecipeKit
 from tacit.errors import UsageError
 from tacit.methods.base.method import Answer
 from tacit.methods.base.statistics import StatisticName
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder import encoder_of
@@ -231,12 +232,12 @@ def released(asked: Question, cells: list[str]) -> Estimated:
     )
     result = FleetResult(devices=3000)
     for chunk in chunks:
-        adds = shares.missing_adds(design)
+        adds = estimator_of(shares).missing_adds(design)
         result.known = added(result.known, totals(asked, chunk.everybody, adds, chunk.numbers))
         result.answered = added(result.answered, totals(asked, chunk.everybody, adds))
     sent = [answer.measurement for chunk in chunks for answer in randomise(chunk, shares, SeededEntropy(8))[0]]
     sums = [sum(one for one in sent if isinstance(one, int))]
-    found = shares.estimate(sums, len(sent), design)
+    found = estimator_of(shares).estimate(sums, len(sent), design)
     value, error = found.values[0], found.stderrs[0]
     interval = {"population_low": value - 1.96 * error, "population_high": value + 1.96 * error}
     row = {"label": "mean", "estimate": value, "stderr": error, **interval}

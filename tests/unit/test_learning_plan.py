@@ -12,6 +12,7 @@ import pytest
 from infra.cli import FAILED, OK, run
 from tacit.errors import DecodeError, FieldError
 from tacit.learning.plan import EXAMPLE, SMALL, Plan
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.operations.design_rounds import nobody
 from tacit.operations.learning.plans import flips_of, forecast, planned_series, unplaced_series
@@ -107,7 +108,9 @@ def test_the_forecast_is_that_of_the_series() -> None:
     assert isinstance(vdaf_of(series.probe), Prio3L2BoundSum)
     method = randomizer_of(series.probe)
     assert isinstance(method, Flips)
-    (stderr, *_) = method.expected_stderrs([0.0] * 650, 10_000, design_of(series.probe), squares=[1e-300] * 650)
+    (stderr, *_) = estimator_of(method).expected_stderrs(
+        [0.0] * 650, 10_000, design_of(series.probe), squares=[1e-300] * 650
+    )
     assert found.noise_entry == pytest.approx(stderr / 10_000)
     assert found.signal_to_noise == pytest.approx(1 / (found.noise_entry * math.sqrt(650)))
 

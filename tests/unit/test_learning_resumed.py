@@ -14,6 +14,7 @@ from infra.lab.kit.recipes import NOW, RecipeKit
 from tacit.errors import UsageError
 from tacit.learning import model_file
 from tacit.learning.plan import FedAdamPlan, FedAvgPlan, Plan, ServerOptimiser
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.operations.learning.plans import planned_series
 from tacit.operations.learning.rounds import NextRound, next_round, run_of
@@ -66,7 +67,7 @@ def released(recipe: Recipe, seed: int, reports: int = 2_000, **changes: Any) ->
     assert isinstance(method, Flips)
     random = np.random.default_rng(seed)
     counts = [round(reports * method.largest / 2 + one) for one in random.normal(0, 300, method.cells)]
-    found = method.estimate(counts, reports, design_of(recipe)).values
+    found = estimator_of(method).estimate(counts, reports, design_of(recipe)).values
     pairs = zip(encoder_of(recipe.question).labels, counts, found, strict=True)
     buckets = [{"label": label, "count": count, "estimate": value} for label, count, value in pairs]
     return {"recipe_hash": recipe.hash_text, "report_count": reports, "buckets": buckets, **changes}
@@ -158,7 +159,7 @@ def test_the_mean_update_is_the_sum_over_those_who_took_part_divided_by_their_nu
     assert isinstance(method, Flips)
     steps = [100 * (at - 8) for at in range(method.cells)]
     counts = [method.scale * (one + reports * 10) + reports * method.flips // 2 for one in steps]
-    values = method.estimate(counts, reports, design_of(first.recipe)).values
+    values = estimator_of(method).estimate(counts, reports, design_of(first.recipe)).values
     pairs = zip(encoder_of(first.recipe.question).labels, values, strict=True)
     everyone = [{"label": label, "estimate": value} for label, value in reversed(list(pairs))]
     found = released(first.recipe, 0, reports, buckets=everyone)
@@ -280,7 +281,7 @@ def test_a_release_is_trained_on_only_where_so_many_contributions_can_add_up_to_
     assert isinstance(method, Flips)
 
     def said(counts: Sequence[int], reports: int = reports) -> str:
-        found = method.estimate([0] * method.cells, reports, design_of(recipe)).values
+        found = estimator_of(method).estimate([0] * method.cells, reports, design_of(recipe)).values
         slope = reports / (float(recipe.rate) * method.scale * reports) * float(method.unit)
         values = [value + slope * count for value, count in zip(found, counts, strict=True)]
         buckets = [{"label": str(at), "estimate": value} for at, value in enumerate(values)]

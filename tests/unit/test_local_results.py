@@ -17,6 +17,8 @@ from infra.lab.kit.entropy import SeededEntropy
 from tacit.errors import Refusal
 from tacit.messages import Interval
 from tacit.methods.base.affine import PUBLIC_SIZE, AffineHashing, hash_of, level_of, levels_of, seed_of, share_of_last
+from tacit.methods.estimators.affine import AffineEstimator
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.result import Ranked
 from tacit.models.forms import form_of
 from tacit.models.local.collector import LocalCollector
@@ -129,10 +131,10 @@ def test_one_report_moves_an_estimate_by_no_more_than_the_levels_allow() -> None
     ``(1 - 1/g) / (p - 1/g)`` devices over the share of the last level, and lowers none by more than a third of that."""
     design, reports, share = design_of(HASHED), 400, 1 / METHOD.values
     before, without, more = (
-        METHOD.estimate([supports], total, design).values[0]
+        estimator_of(METHOD).estimate([supports], total, design).values[0]
         for supports, total in ((100, reports), (100, reports + 1), (101, reports + 1))
     )
-    most = (1 - share) / METHOD.gain / share_of_last(len(METHOD.levels))
+    most = (1 - share) / AffineEstimator(METHOD).gain / share_of_last(len(METHOD.levels))
     assert more - before == pytest.approx(most)
     assert before - without == pytest.approx(most * share / (1 - share))
 

@@ -28,6 +28,7 @@ from tacit.methods.base.affine import (
 )
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
+from tacit.methods.estimators.registry import estimator_of
 from tests.unit.device_path import Enumerated, classes, log_ratio
 
 PUBLICS = [SeededEntropy(seed)(PUBLIC_SIZE) for seed in range(12)]
@@ -147,13 +148,13 @@ def test_estimates_are_unbiased_and_err_as_they_say(epsilon: int, rate: float) -
         seeds = [seed_of(public.to_bytes(PUBLIC_SIZE, "big")) for public, _ in reports]
         hashes = [hash_of(seed, 9, method.hash_bits) for seed in seeds]
         supports = sum(hashed == value for hashed, (_, value) in zip(hashes, reports, strict=True))
-        found.append(method.estimate([supports], len(reports), design).values[0])
-    (stderr,) = method.expected_stderrs([holders], holders + others, design)
+        found.append(estimator_of(method).estimate([supports], len(reports), design).values[0])
+    (stderr,) = estimator_of(method).expected_stderrs([holders], holders + others, design)
     mean = sum(found) / len(found)
     assert abs(mean - holders) < 4.5 * stderr / math.sqrt(len(found))
     spread = math.sqrt(sum((one - mean) ** 2 for one in found) / (len(found) - 1))
     assert 0.75 < spread / stderr < 1.25
-    assert method.missing_adds(design) == (0.0,)
+    assert estimator_of(method).missing_adds(design) == (0.0,)
 
 
 def test_members_make_the_same_method_again_and_others_are_refused() -> None:

@@ -20,6 +20,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.method import LocalMethod, Method
 from tacit.methods.base.statistics import STATISTICS, Shape, StatisticName
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.registry import METHODS, method_named, methods_for, methods_of
 from tacit.vdaf.registry import prio3_named
 from tests.unit.device_path import SILENCE, Enumerated, Law, classes, convolved, divergence, log_ratio
@@ -218,13 +219,15 @@ def test_estimates_are_unbiased_and_err_as_they_say_over_every_outcome(name: str
         for pair in itertools.product(*(one.items() for one in laws)):
             *counts, reports = plus(pair[0][0], pair[1][0])
             share = pair[0][1] * pair[1][1]
-            values: Sequence[float] = method.estimate(counts, reports, design).values if reports else [0.0] * len(truth)
+            values: Sequence[float] = (
+                estimator_of(method).estimate(counts, reports, design).values if reports else [0.0] * len(truth)
+            )
             for cell, value in enumerate(values):
                 means[cell] += share * value
                 seconds[cell] += share * value * value
         assert means == pytest.approx(truth, abs=1e-9)
         deviations = [math.sqrt(second - mean * mean) for second, mean in zip(seconds, means, strict=True)]
-        assert method.expected_stderrs(truth, len(held), design, squares) == pytest.approx(deviations)
+        assert estimator_of(method).expected_stderrs(truth, len(held), design, squares) == pytest.approx(deviations)
 
 
 @pytest.mark.parametrize(("name", "statistic"), CASES)

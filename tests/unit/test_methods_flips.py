@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.statistics import StatisticName
+from tacit.methods.estimators.flips import FlipsEstimator
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.recipe.encoder import MISSING, NumberEncoder, VectorEncoder, shrunk
 from tacit.recipe.encoder_specs import Number, Vector
@@ -80,10 +82,10 @@ def test_answers_out_of_range_are_refused_and_never_sent(
 
 def test_sums_that_no_reports_can_have_are_refused() -> None:
     shares = Flips("sum", 2, 8, 10, 1)
-    assert shares.estimate([28 * 5], 5, SampleDesign(0.5)).values[0] > 0
+    assert estimator_of(shares).estimate([28 * 5], 5, SampleDesign(0.5)).values[0] > 0
     for counts, n, q in (([28 * 5 + 1], 5, 0.5), ([-1], 5, 0.5), ([1, 2], 5, 0.5), ([1], 0, 0.5), ([1], 5, 0.0)):
         with pytest.raises(ValueError, match="must"):
-            shares.estimate(counts, n, SampleDesign(q))
+            estimator_of(shares).estimate(counts, n, SampleDesign(q))
 
 
 def runs_of(shares: Flips, values: Sequence[int], q: float, seed: int) -> tuple[list[list[float]], list[list[float]]]:
@@ -92,12 +94,12 @@ def runs_of(shares: Flips, values: Sequence[int], q: float, seed: int) -> tuple[
     encoded = np.asarray(values)
     real = shares.low + shares.unit * encoded
     truth = [float(real.mean() if shares.statistic == "mean" else real.sum())]
-    known = shares.expected_stderrs(truth, encoded.size, SampleDesign(q), [float((real * real).sum())])
+    known = estimator_of(shares).expected_stderrs(truth, encoded.size, SampleDesign(q), [float((real * real).sum())])
     exact, reported = [], []
     for _ in range(RUNS):
         joined = encoded[rng.random(encoded.size) < q]
         total = shares.scale * int(joined.sum()) + int(rng.binomial(joined.size * shares.flips, 0.5))
-        found = shares.estimate([total], joined.size, SampleDesign(q))
+        found = estimator_of(shares).estimate([total], joined.size, SampleDesign(q))
         exact.append(z_scores(found.values, truth, known))
         reported.append(z_scores(found.values, truth, found.stderrs))
     return exact, reported
@@ -132,21 +134,21 @@ def test_a_forgotten_mean_of_the_flips_is_caught() -> None:
     exact, _ = runs_of(shares, values, 0.5, 3)
     assert normality(exact).smallest() > ALPHA
     rng = np.random.default_rng(3)
-    truth, known = [1800.0], shares.expected_stderrs([1800.0], 600, SampleDesign(0.5), [5400.0])
+    truth, known = [1800.0], estimator_of(shares).expected_stderrs([1800.0], 600, SampleDesign(0.5), [5400.0])
     wrong = []
     for _ in range(RUNS):
         n = int(rng.binomial(600, 0.5))
-        found = lying.estimate([3 * n + int(rng.binomial(120 * n, 0.5))], n, SampleDesign(0.5))
+        found = estimator_of(lying).estimate([3 * n + int(rng.binomial(120 * n, 0.5))], n, SampleDesign(0.5))
         wrong.append(z_scores(found.values, truth, known))
     assert normality(wrong).smallest() < ALPHA
 
 
 def test_the_reported_error_of_a_sum_is_the_largest_that_its_mean_allows() -> None:
-    shares = Flips("sum", 1, 4, 20, 1, low=-10)
+    sums = FlipsEstimator(Flips("sum", 1, 4, 20, 1, low=-10))
     half = SampleDesign(0.5)
-    extreme = shares.expected_stderrs([0.0], 100, half, [100 * 100.0])
-    assert shares.expected_stderrs([0.0], 100, half) == pytest.approx(extreme)
-    assert shares.expected_stderrs([0.0], 100, half, [0.0])[0] == pytest.approx(shares.sum_errors(50, half).noise)
+    extreme = sums.expected_stderrs([0.0], 100, half, [100 * 100.0])
+    assert sums.expected_stderrs([0.0], 100, half) == pytest.approx(extreme)
+    assert sums.expected_stderrs([0.0], 100, half, [0.0])[0] == pytest.approx(sums.sum_errors(50, half).noise)
 
 
 @given(st.lists(st.integers(-200, 200), min_size=1, max_size=12), st.integers(1, 300))

@@ -13,6 +13,8 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import RecipeKit
 from infra.views.influence_words import influence_words
 from tacit.methods.base.design import SampleDesign
+from tacit.methods.estimators.flips import FlipsEstimator
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.methods.krr import Krr
 from tacit.methods.oue import Oue
@@ -29,34 +31,38 @@ def test_a_lie_by_a_local_randomizer_counts_as_several_devices_and_moves_as_many
     epsilon0: str,
 ) -> None:
     krr = Krr(Decimal(epsilon0), 5)
-    before, lie = (krr.estimate(counts, 20, EVERYBODY).values for counts in ([0, 4, 5, 6, 5], [1, 3, 5, 6, 5]))
+    before, lie = (
+        estimator_of(krr).estimate(counts, 20, EVERYBODY).values for counts in ([0, 4, 5, 6, 5], [1, 3, 5, 6, 5])
+    )
     p, q = map(float, krr.output_probabilities())
     assert lie[0] - before[0] == pytest.approx(1 / (p - q))
-    assert krr.influence is not None
-    assert krr.influence.numbers == 1
-    assert krr.influence.each == pytest.approx((1 - q) / (p - q)), "what is expected of a truth without the answer is q"
-    rr = Rr(Decimal(epsilon0)).influence
+    one = estimator_of(krr).influence
+    assert one is not None
+    assert one.numbers == 1
+    assert one.each == pytest.approx((1 - q) / (p - q)), "what is expected of a truth without the answer is q"
+    rr = estimator_of(Rr(Decimal(epsilon0))).influence
     assert rr is not None
     assert rr.each == pytest.approx(math.exp(float(epsilon0)) / (math.exp(float(epsilon0)) - 1))
-    oue = Oue(Decimal(epsilon0), 6, 4)
-    assert oue.influence is not None
-    assert oue.influence.numbers == 4, "its proof lets so many bits be one"
+    oue = estimator_of(Oue(Decimal(epsilon0), 6, 4)).influence
+    assert oue is not None
+    assert oue.numbers == 4, "its proof lets so many bits be one"
 
 
 def test_a_lie_by_noise_shares_moves_every_number_of_a_histogram_as_far_as_any_valid_measurement_can() -> None:
     method, others, moved = Flips("histogram", scale=3, flips=4, maximum=1, cells=2), (8, 6), list[list[float]]()
+    estimator = FlipsEstimator(method)
     for lie, truth in itertools.product(itertools.product(range(method.largest + 1), repeat=2), ((0, 1), (1, 0))):
-        found = method.estimate([sum(pair) for pair in zip(others, lie, strict=True)], 3, EVERYBODY).values
+        found = estimator.estimate([sum(pair) for pair in zip(others, lie, strict=True)], 3, EVERYBODY).values
         right = [(other + 3 * own + 2 - 3 * 2) / 3 for other, own in zip(others, truth, strict=True)]
         moved.append([abs(one - true) for one, true in zip(found, right, strict=True)])
-    assert method.influence.numbers == 2
-    assert method.influence.each == pytest.approx(1 + 4 / 6) == pytest.approx(max(max(one) for one in moved))
-    assert [method.influence.each] * 2 in [pytest.approx(one) for one in moved], "all of them at once"
+    assert estimator.influence.numbers == 2
+    assert estimator.influence.each == pytest.approx(1 + 4 / 6) == pytest.approx(max(max(one) for one in moved))
+    assert [estimator.influence.each] * 2 in [pytest.approx(one) for one in moved], "all of them at once"
 
 
 def test_documents_say_how_far_a_lie_moves_a_histogram_by_noise_shares_in_a_small_batch() -> None:
     recipe = KIT.recipe(randomizer="flips", min_batch_size=100, population=250)
-    found = randomizer_of(recipe).influence
+    found = estimator_of(randomizer_of(recipe)).influence
     assert found is not None
     assert (found.numbers, round(found.each, 1)) == (16, 5.3)
     assert influence_words(recipe) == "move each of the 16 numbers at once by up to 5.333 before the division by q"
@@ -72,5 +78,6 @@ def test_an_honest_vector_with_its_noise_is_shorter_than_what_one_lie_can_add() 
     sent = [method.randomise(value, draw) for _ in range(200)]
     lengths = [math.sqrt(bounds.square(row)) / 2 for row in sent if isinstance(row, list)]
     assert len(lengths) == 200
-    assert 12 < sum(lengths) / 200 < max(lengths) < method.one_vector < 3 * max(lengths)
-    assert method.influence.length == method.one_vector
+    estimator = FlipsEstimator(method)
+    assert 12 < sum(lengths) / 200 < max(lengths) < estimator.one_vector < 3 * max(lengths)
+    assert estimator.influence.length == estimator.one_vector

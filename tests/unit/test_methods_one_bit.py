@@ -16,6 +16,8 @@ import pytest
 from infra.lab.kit.recipes import RecipeKit
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.statistics import MEAN, SUM, Shape
+from tacit.methods.estimators.one_bit import OneBitEstimator
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.methods.one_bit import OneBit
 from tacit.operations.design import decided, ways_of
@@ -48,19 +50,20 @@ def sent(value: int, maximum: int, epsilon0: float, neutral: int, design: Sample
 def test_a_sum_with_unequal_rates_is_unbiased_and_errs_as_it_says(held: Sequence[int], design: SampleDesign) -> None:
     method = OneBit.tuned(Shape(SUM, 1, low=-1, high=2), Decimal(1), 3, 1e-6)
     assert method.neutral == 1
+    estimator = OneBitEstimator(method)
     truth = float(sum(value - 1 for value in held))
     mean = second = 0.0
     for outcome in itertools.product(range(3), repeat=len(held)):
         chance = math.prod(sent(value, 3, 1.0, 1, design)[own] for value, own in zip(held, outcome, strict=True))
         reports = sum(own != 2 for own in outcome)
-        value = method.estimate([sum(own == 1 for own in outcome)], reports, design).values[0] if reports else 0.0
+        value = estimator.estimate([sum(own == 1 for own in outcome)], reports, design).values[0] if reports else 0.0
         mean, second = mean + chance * value, second + chance * value * value
     assert mean == pytest.approx(truth, abs=1e-9)
     squares = [float(sum((value - 1) ** 2 for value in held))]
     holders = sum(value == 1 for value in held)
-    expected = method.expected_stderrs([truth], len(held), design, squares, holders)
+    expected = estimator.expected_stderrs([truth], len(held), design, squares, holders)
     assert expected == pytest.approx((math.sqrt(second - mean * mean),))
-    assert method.expected_stderrs([truth], len(held), design, None, holders)[0] >= expected[0]
+    assert estimator.expected_stderrs([truth], len(held), design, None, holders)[0] >= expected[0]
 
 
 @pytest.mark.parametrize("values", [(5,) * 40, (0,) * 20 + (10,) * 20, tuple(range(11)) * 4])
@@ -71,13 +74,13 @@ def test_a_mean_of_everybody_is_unbiased_and_its_error_never_too_small(values: S
         chance = one_chance(value, 10, 2.0)
         law = np.convolve(law, [1 - chance, chance])
     design = SampleDesign(1.0)
-    found = np.array([method.estimate([ones], len(values), design).values[0] for ones in range(len(law))])
+    found = np.array([estimator_of(method).estimate([ones], len(values), design).values[0] for ones in range(len(law))])
     mean = float(np.mean(values)) - 5
     assert law @ found == pytest.approx(mean)
     deviation = math.sqrt(law @ found**2 - (law @ found) ** 2)
     squares = [float(sum((value - 5) ** 2 for value in values))]
-    assert method.expected_stderrs([mean], len(values), design, squares) == pytest.approx((deviation,))
-    (usual,) = method.expected_stderrs([mean], len(values), design)
+    assert estimator_of(method).expected_stderrs([mean], len(values), design, squares) == pytest.approx((deviation,))
+    (usual,) = estimator_of(method).expected_stderrs([mean], len(values), design)
     assert deviation <= usual * (1 + 1e-12)
 
 
@@ -141,6 +144,6 @@ def test_what_does_not_fit_is_refused_in_words() -> None:
     with pytest.raises(ValueError, match="an answer must be from 0 to 3"):
         method.randomise(4, bytes)
     with pytest.raises(ValueError, match="must stand for 0"):
-        method.estimate([1], 2, SampleDesign(0.5, 0, 0.25))
+        estimator_of(method).estimate([1], 2, SampleDesign(0.5, 0, 0.25))
     with pytest.raises(ValueError, match="importance sampling is not possible for a mean"):
-        OneBit.of(Shape(MEAN, 1, high=3), stated).estimate([1], 2, SampleDesign(0.5, 0, 0.25))
+        estimator_of(OneBit.of(Shape(MEAN, 1, high=3), stated)).estimate([1], 2, SampleDesign(0.5, 0, 0.25))

@@ -15,6 +15,7 @@ from tacit.accounting.planner import alternatives, proposal
 from tacit.accounting.requirements import Alternative, Requirements
 from tacit.dp.amplification import epsilon_fmt22
 from tacit.methods.base.design import SampleDesign
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.krr import Krr
 from tacit.methods.oue import Oue
 from tacit.methods.rappor import Rappor
@@ -41,10 +42,10 @@ def test_a_half_and_the_least_noise_that_keep_epsilon0(epsilon0: str) -> None:
 def test_a_rare_category_errs_as_the_paper_says_less_than_with_any_other_unary_encoding(epsilon0: int) -> None:
     n, cells = 10_000, 16
     oue, rappor = (kind(Decimal(epsilon0), cells, cells) for kind in (Oue, Rappor))
-    (stderr,) = oue.expected_stderrs([0.0], n, EVERYBODY)
+    (stderr,) = estimator_of(oue).expected_stderrs([0.0], n, EVERYBODY)
     power = math.exp(epsilon0)
     assert stderr == pytest.approx(math.sqrt(n * 4 * power) / (power - 1))
-    assert stderr < rappor.expected_stderrs([0.0], n, EVERYBODY)[0]
+    assert stderr < estimator_of(rappor).expected_stderrs([0.0], n, EVERYBODY)[0]
 
 
 @pytest.mark.parametrize(("cells", "better"), [(20, Krr), (32, Oue)])
@@ -53,7 +54,7 @@ def test_from_three_times_e_to_the_epsilon0_categories_on_it_beats_krr(
 ) -> None:
     """At epsilon0 = 2 that is from 3 e^2 + 2, or 25, categories on."""
     krr, oue = Krr(Decimal(2), cells), Oue(Decimal(2), cells, cells)
-    errors = {type(one): one.expected_stderrs([0.0], 1000, EVERYBODY)[0] for one in (krr, oue)}
+    errors = {type(one): estimator_of(one).expected_stderrs([0.0], 1000, EVERYBODY)[0] for one in (krr, oue)}
     assert min(errors, key=lambda kind: errors[kind]) is better
 
 

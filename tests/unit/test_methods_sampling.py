@@ -24,6 +24,8 @@ from scipy.stats import chisquare
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.method import LocalMethod, Method
+from tacit.methods.estimators.flips import FlipsEstimator
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.methods.krr import Krr
 from tacit.methods.rappor import Rappor
@@ -136,7 +138,7 @@ def laws(randomizer: LocalMethod) -> dict[int | None, Law]:
 def estimate_of(randomizer: Method, bits: Sequence[int], reports: int, design: SampleDesign) -> NDArray[np.float64]:
     """Estimates from summed bits, ``rr`` given both of its bits."""
     counts = bits[1:] if isinstance(randomizer, Rr) else bits
-    return np.array(randomizer.estimate(list(counts), reports, design).values)
+    return np.array(estimator_of(randomizer).estimate(list(counts), reports, design).values)
 
 
 def moments(randomizer: LocalMethod, design: SampleDesign, answer: int) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -174,7 +176,7 @@ def test_every_device_counts_once_for_its_answer_and_the_errors_are_the_sum_of_t
         mean, of_one = moments(randomizer, design, answer)
         assert mean == pytest.approx([float(cell == answer) for cell in cells], abs=1e-9)
         variance += devices * of_one
-    found = randomizer.expected_stderrs([truth[cell] for cell in cells], sum(truth), design)
+    found = estimator_of(randomizer).expected_stderrs([truth[cell] for cell in cells], sum(truth), design)
     assert found == pytest.approx(np.sqrt(variance), rel=1e-9)
 
 
@@ -197,7 +199,7 @@ def test_the_estimate_of_a_histogram_solves_its_equations(
     rates = [design.rate_of(answer) for answer in range(4)]
     matrix = [[rates[v] * (hit if u == v else noise) + (1 - rates[v]) * dummy / 4 for v in range(4)] for u in range(4)]
     solved = np.linalg.solve(np.array(matrix), np.array(counts, dtype=float))
-    values = krr.estimate(counts, sum(counts), design).values
+    values = estimator_of(krr).estimate(counts, sum(counts), design).values
     assert values == pytest.approx(solved, rel=1e-6, abs=1e-6 * sum(counts) / design.rate_of(default))
 
 
@@ -224,7 +226,7 @@ def test_a_uniform_sample_without_dummies_is_estimated_as_it_was(
         q = rate * sent
     else:
         q, counts = rate, counts[:1] if name == "rr" else counts
-    found = randomizer.estimate(counts, reports, SampleDesign(rate))
+    found = estimator_of(randomizer).estimate(counts, reports, SampleDesign(rate))
     for count, value, stderr in zip(counts, found.values, found.stderrs, strict=True):
         assert value == pytest.approx((count - reports * noise) / (q * (hit - noise)), rel=1e-9, abs=1e-9 * reports)
         holders = min(max(value, 0.0), reports / q)
@@ -310,7 +312,7 @@ def check_runs(
 ) -> None:
     """Means within five standard errors of the truth, spreads within five of theirs of what is expected; where errors
     are not upper bounds, the reported variances are the true ones up to that too (2 % for what clipping does)."""
-    found = [randomizer.estimate(counts, reports, design) for counts, reports in runs]
+    found = [estimator_of(randomizer).estimate(counts, reports, design) for counts, reports in runs]
     values = np.array([one.values for one in found])
     count = len(values)
     errors = np.array(expected)
@@ -328,7 +330,7 @@ def check_runs(
 def test_simulated_histograms_are_unbiased_with_the_stated_spread(design: SampleDesign) -> None:
     krr = randomizer_from("krr", 1.5, 6)
     truth = [3000, 900, 500, 400, 150, 50]
-    expected = krr.expected_stderrs(truth, sum(truth), design)
+    expected = estimator_of(krr).expected_stderrs(truth, sum(truth), design)
     check_runs(krr, one_hot_runs(krr, truth, design, 3000), truth, expected, design)
 
 
@@ -336,7 +338,7 @@ def test_simulated_histograms_are_unbiased_with_the_stated_spread(design: Sample
 @pytest.mark.parametrize("design", DESIGNS.values(), ids=DESIGNS)
 def test_simulated_bits_are_unbiased_with_the_stated_spread(design: SampleDesign) -> None:
     rr = randomizer_from("rr", 1, 2)
-    expected = rr.expected_stderrs([1200], 5000, design)
+    expected = estimator_of(rr).expected_stderrs([1200], 5000, design)
     check_runs(rr, one_hot_runs(rr, [3800, 1200], design, 3000), [1200], expected, design)
 
 
@@ -346,7 +348,7 @@ def test_simulated_rappor_is_unbiased_with_the_stated_spread(design: SampleDesig
     rappor = randomizer_from("rappor", 2, 4, 2)
     assert isinstance(rappor, Rappor)
     truth = [1100, 600, 250, 50]
-    expected = rappor.expected_stderrs(truth, sum(truth), design)
+    expected = estimator_of(rappor).expected_stderrs(truth, sum(truth), design)
     check_runs(rappor, rappor_runs(rappor, truth, design, 1000), truth, expected, design)
 
 
@@ -387,7 +389,7 @@ def test_simulated_noise_shares_are_unbiased_with_the_stated_spread(shares: Flip
         tight = True
         truth = squares = np.bincount(values, minlength=categories)[-shares.cells :].astype(float).tolist()
     holders = float(np.count_nonzero(values == design.default))
-    expected = shares.expected_stderrs(truth, len(values), design, squares, holders)
+    expected = FlipsEstimator(shares).expected_stderrs(truth, len(values), design, squares, holders)
     check_runs(shares, flips_runs(shares, values.tolist(), design, 1500), truth, expected, design, tight=tight)
 
 
@@ -395,7 +397,7 @@ def test_forgotten_dummies_or_rates_would_be_noticed() -> None:
     krr = randomizer_from("krr", 1.5, 6)
     truth = [3000, 900, 500, 400, 150, 50]
     for wrong in (DUMMIES, PLAIN, SampleDesign(0.6, 0, 0.12, 0.2), SampleDesign(0.6, 0, 0.1, 0.15)):
-        expected = krr.expected_stderrs(truth, sum(truth), BOTH)
+        expected = estimator_of(krr).expected_stderrs(truth, sum(truth), BOTH)
         with pytest.raises(AssertionError):
             check_runs(krr, one_hot_runs(krr, truth, BOTH, 1000), truth, expected, wrong)
 
@@ -420,10 +422,10 @@ def test_forgotten_dummies_or_rates_would_be_noticed() -> None:
 def test_a_default_that_an_estimate_cannot_bear_is_refused(randomizer: Method, default: int, named: str) -> None:
     counts = [1] * randomizer.cells
     with pytest.raises(ValueError, match=named):
-        randomizer.estimate(counts, len(counts), SampleDesign(0.5, default, 0.1))
+        estimator_of(randomizer).estimate(counts, len(counts), SampleDesign(0.5, default, 0.1))
     if isinstance(randomizer, Flips):
         with pytest.raises(ValueError, match=named):
-            randomizer.expected_stderrs([1.0] * randomizer.cells, 10, SampleDesign(0.5, default, 0.1))
+            estimator_of(randomizer).expected_stderrs([1.0] * randomizer.cells, 10, SampleDesign(0.5, default, 0.1))
 
 
 @pytest.mark.parametrize("bad", [(0.0,), (1.5,), (0.5, 0, 0.0), (0.5, 0), (0.5, None, 0.1), (0.5, None, None, 1.0)])

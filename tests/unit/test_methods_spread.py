@@ -9,8 +9,9 @@ import pytest
 from scipy.stats import binom
 
 from tacit.methods.base.design import SampleDesign
+from tacit.methods.estimators.registry import estimator_of
+from tacit.methods.estimators.spread import typical_variance
 from tacit.methods.flips import Flips
-from tacit.methods.spread import typical_variance
 
 N, RATE, HIGH, RUNS, FLIPS = 4_000, 0.25, 100, 1_500, 4
 ALPHA = 1e-6
@@ -46,7 +47,7 @@ def coverage(draw: Draw, statistic: str) -> tuple[int, int, float]:
     for _ in range(RUNS):
         sent = values[generator.random(N) < RATE]
         count = int(sent.sum()) + int(generator.binomial(FLIPS * len(sent), 0.5))
-        found = shares.estimate([count], len(sent), SampleDesign(RATE))
+        found = estimator_of(shares).estimate([count], len(sent), SampleDesign(RATE))
         assert found.typical is not None
         off = abs(found.values[0] - truth)
         held += off <= 1.96 * found.typical[0]
@@ -75,5 +76,5 @@ def test_values_at_both_ends_are_held_by_the_bound_and_not_by_the_typical_error(
 
 
 def test_where_everybody_takes_part_or_counts_are_asked_there_is_one_error() -> None:
-    assert Flips("sum", 1, FLIPS, HIGH, 1).estimate([100], 10, SampleDesign(1.0)).typical is None
-    assert Flips("count", 1, FLIPS, 1, 1).estimate([20], 10, SampleDesign(0.5)).typical is None
+    assert estimator_of(Flips("sum", 1, FLIPS, HIGH, 1)).estimate([100], 10, SampleDesign(1.0)).typical is None
+    assert estimator_of(Flips("count", 1, FLIPS, 1, 1)).estimate([20], 10, SampleDesign(0.5)).typical is None

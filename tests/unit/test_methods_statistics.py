@@ -15,8 +15,9 @@ from scipy.stats import beta, binom, chisquare
 
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.base.design import SampleDesign
-from tacit.methods.base.estimate import CellModel
 from tacit.methods.base.method import Method
+from tacit.methods.estimators.cell_model import CellModel
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.krr import Krr
 from tacit.methods.rappor import Rappor
 from tacit.ports import Entropy
@@ -159,11 +160,12 @@ def many_runs(name: str, epsilon0: float, truth: list[int], q: float, runs: int)
     max_weight = 2 if name == "rappor" else None
     randomizer = randomizer_from(name, epsilon0, len(truth), max_weight)
     cells = truth[1:] if name == "rr" else truth
-    true, reported = [], []
+    true, reported, estimator = [], [], estimator_of(randomizer)
     for run in range(runs):
         counts, reports = simulate(randomizer, truth, q, f"{name}-{run}")
-        estimate = randomizer.estimate(counts, reports, SampleDesign(q))
-        true.append(z_scores(estimate.values, cells, randomizer.expected_stderrs(cells, sum(truth), SampleDesign(q))))
+        estimate = estimator.estimate(counts, reports, SampleDesign(q))
+        expected = estimator.expected_stderrs(cells, sum(truth), SampleDesign(q))
+        true.append(z_scores(estimate.values, cells, expected))
         reported.append(z_scores(estimate.values, cells, estimate.stderrs))
     return normality(true), normality(reported, coverage_slack=0.02)
 
@@ -192,7 +194,7 @@ def test_ignoring_the_coin_in_the_error_bar_would_be_noticed() -> None:
     wrong = []
     for run in range(runs):
         counts, reports = simulate(randomizer, truth, q, f"coin-{run}")
-        values = randomizer.estimate(counts, reports, SampleDesign(q)).values
+        values = estimator_of(randomizer).estimate(counts, reports, SampleDesign(q)).values
         held = keep * (1 - keep) / (q * (keep - other) ** 2)
         noise = other * (1 - other) / (q * (keep - other) ** 2)
         stderrs = [math.sqrt(x * held + (300 - x) * noise) for x in truth]
@@ -214,13 +216,13 @@ def test_the_variance_formula_is_the_sum_over_devices() -> None:
 
 
 def test_noiseless_counts_at_rate_one_are_returned_as_they_are() -> None:
-    estimate = randomizer_from("krr", 40, 3).estimate([5, 0, 7], 12, SampleDesign(1.0))
+    estimate = estimator_of(randomizer_from("krr", 40, 3)).estimate([5, 0, 7], 12, SampleDesign(1.0))
     assert estimate.values == pytest.approx((5, 0, 7), abs=1e-9)
     assert max(estimate.stderrs) < 1e-6
 
 
 def test_estimates_are_not_clipped_but_their_errors_stay_real() -> None:
-    estimate = randomizer_from("krr", 0.5, 4).estimate([0, 0, 0, 9], 9, SampleDesign(0.5))
+    estimate = estimator_of(randomizer_from("krr", 0.5, 4)).estimate([0, 0, 0, 9], 9, SampleDesign(0.5))
     assert estimate.values[0] < 0
     assert estimate.values[3] > 18
     assert sum(estimate.values) == pytest.approx(18)
@@ -242,12 +244,12 @@ def test_estimates_are_not_clipped_but_their_errors_stay_real() -> None:
 )
 def test_an_impossible_aggregate_is_refused_by_name(counts: list[int], n: int, q: float, name: str) -> None:
     with pytest.raises(ValueError, match=rf"^{name} must"):
-        randomizer_from("krr", 1.0, 3).estimate(counts, n, SampleDesign(q))
+        estimator_of(randomizer_from("krr", 1.0, 3)).estimate(counts, n, SampleDesign(q))
 
 
 def test_rappor_refuses_more_ones_than_the_weight_bound_allows() -> None:
     with pytest.raises(ValueError, match="max_weight"):
-        randomizer_from("rappor", 1.0, 3, 1).estimate([3, 3, 3], 3, SampleDesign(1.0))
+        estimator_of(randomizer_from("rappor", 1.0, 3, 1)).estimate([3, 3, 3], 3, SampleDesign(1.0))
 
 
 def test_statistics_accept_normal_scores_and_reject_shifted_or_scaled_ones() -> None:

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from client_agent.data.sources import Reading, read
 from infra.lab.kit.recipes import census_question
 from tacit.errors import UsageError
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.registry import METHODS
 from tacit.models.forms import FORMS
 from tacit.recipe.derive import design_of, randomizer_of, shape_of, vdaf_of, vdaf_spec
@@ -260,8 +261,8 @@ async def test_a_device_without_an_answer_adds_to_the_estimate_what_the_result_s
     counts = [
         sum(n * column[cell] for n, column in zip(whole.values(), columns, strict=True)) for cell in range(made.cells)
     ]
-    added_up = [value / scale for value in made.estimate(counts, reports, design).values]
-    assert added_up == pytest.approx(made.missing_adds(design), abs=1e-6)
+    added_up = [value / scale for value in estimator_of(made).estimate(counts, reports, design).values]
+    assert added_up == pytest.approx(estimator_of(made).missing_adds(design), abs=1e-6)
 
 
 def cells_of(recipe: Recipe, sent: int) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from tacit.logview.live import LiveLog
 from tacit.logview.signers import LeafSigners
 from tacit.logview.view import Bundle, LogView
 from tacit.methods.base.design import SampleDesign
+from tacit.methods.estimators.registry import estimator_of
 from tacit.recipe.census import STDERRS, Census, attested, census_for, counts_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import randomizer_of, vdaf_of
@@ -199,7 +200,7 @@ def test_devices_are_counted_on_only_where_they_have_time_to_decide() -> None:
 def test_the_two_shares_add_up_to_the_counts_and_the_floor_is_four_errors_below_the_estimate() -> None:
     census = census_of()
     assert counts_of(census) == tuple(expected_counts(CENSUS, TRUTH))
-    whole = randomizer_of(CENSUS).estimate(counts_of(census), REPORTS, SampleDesign(1.0))
+    whole = estimator_of(randomizer_of(CENSUS)).estimate(counts_of(census), REPORTS, SampleDesign(1.0))
     cell = attested(census, {"locale": "de", "os": "linux"})
     assert cell.estimate == pytest.approx(whole.values[0])
     assert cell.stderr == pytest.approx(whole.stderrs[0])
@@ -217,7 +218,7 @@ def test_no_conjunction_has_more_devices_than_the_census_stands_for() -> None:
         attested(Census(CENSUS, dict(zip(("leader", "helper"), shares, strict=True)), 5), {"os": "linux"}).estimate
         <= REPORTS
     )
-    raw = randomizer_of(CENSUS).estimate([REPORTS, 0, 0, 0, 0, 0, 0], REPORTS, SampleDesign(1.0))
+    raw = estimator_of(randomizer_of(CENSUS)).estimate([REPORTS, 0, 0, 0, 0, 0, 0], REPORTS, SampleDesign(1.0))
     assert raw.values[0] > REPORTS
 
 
@@ -238,7 +239,7 @@ def test_the_error_of_a_sum_of_cells_is_never_understated(name: str) -> None:
                 if answer is not None:
                     reports += 1
                     counts += np.eye(7, dtype=int)[answer] if isinstance(answer, int) else np.array(answer)
-        estimate = randomizer.estimate(counts.tolist(), reports, SampleDesign(0.5))
+        estimate = estimator_of(randomizer).estimate(counts.tolist(), reports, SampleDesign(0.5))
         found.append(sum(estimate.values[cell] for cell in cells))
         errors.append(sum(estimate.stderrs[cell] ** 2 for cell in cells) ** 0.5)
     assert np.std(found, ddof=1) < 1.35 * np.mean(errors)

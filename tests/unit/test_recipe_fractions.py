@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from infra.lab.kit.recipes import NOW, RecipeKit
 from infra.lab.vectors.cast import cast
 from tacit.errors import DecodeError
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.operations.outlook import outlook
 from tacit.recipe.claims import claim_of
@@ -225,7 +226,9 @@ def test_noise_in_fractions_is_that_of_as_many_whole_steps() -> None:
     assert cents.randomizer == euros.randomizer
     assert cents.privacy.epsilon == euros.privacy.epsilon
     sums = [123_456]
-    one, other = (randomizer_of(recipe).estimate(sums, 1000, design_of(recipe)) for recipe in (cents, euros))
+    one, other = (
+        estimator_of(randomizer_of(recipe)).estimate(sums, 1000, design_of(recipe)) for recipe in (cents, euros)
+    )
     assert other.values[0] == pytest.approx(one.values[0] / 100)
     assert other.stderrs[0] == pytest.approx(one.stderrs[0] / 100)
     noise = [randomizer_of(recipe) for recipe in (cents, euros)]

@@ -21,6 +21,8 @@ from tacit.dp.noisy_length import longest_square
 from tacit.errors import FieldError, Refusal
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.proof import NormProof
+from tacit.methods.estimators.flips import FlipsEstimator
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.operations.outlook import outlook
 from tacit.recipe.claims import claim_of
@@ -102,11 +104,12 @@ def test_an_older_recipe_is_understood_with_the_influence_that_it_gives_and_poli
     assert isinstance(old, Flips)
     assert isinstance(new, Flips)
     assert (old.norm_proof, new.norm_proof) == (NormProof.VALUES, NormProof.SUM)
-    assert old.one_vector == pytest.approx((24 * old.scale + 4 * old.flips / 2) / old.scale / 2)
-    assert new.one_vector == pytest.approx(math.sqrt(longest_square(16, 24, 1650)) / 2)
-    assert old.one_vector > 10 * new.one_vector
+    before, now = FlipsEstimator(old), FlipsEstimator(new)
+    assert before.one_vector == pytest.approx((24 * old.scale + 4 * old.flips / 2) / old.scale / 2)
+    assert now.one_vector == pytest.approx(math.sqrt(longest_square(16, 24, 1650)) / 2)
+    assert before.one_vector > 10 * now.one_vector
     found = [outlook(recipe).shares for recipe in (OLDER, PROVED)]
-    assert [one.one_vector for one in found if one] == [old.one_vector, new.one_vector]
+    assert [one.one_vector for one in found if one] == [before.one_vector, now.one_vector]
 
 
 def test_policies_that_want_a_proof_refuse_vectors_without_and_nothing_else() -> None:
@@ -181,7 +184,7 @@ def test_devices_send_vectors_whose_sums_both_servers_verify_and_estimate(recipe
     shares = [vdaf.decode_agg_share(verifier.aggregate(one.out_shares)) for one in (first, second)]
     counts = vdaf.unshard(None, shares, 42)
     assert counts == [sum(column) for column in zip(*map(vdaf.bounds.summed, rows), strict=True)]
-    estimate = method.estimate(counts, 42, SampleDesign(1.0))
+    estimate = estimator_of(method).estimate(counts, 42, SampleDesign(1.0))
     answered = [answer for answer in answers if isinstance(answer, tuple)]
     truth = [sum(answer[cell] - 20 for answer in answered) / 2 for cell in range(16)]
     for value, error, true in zip(estimate.values, estimate.stderrs, truth, strict=True):
@@ -237,7 +240,7 @@ def test_a_device_that_chooses_its_noise_is_refused_by_both_implementations_or_a
     second = kernels.helper(nonces, publics, helpers, kernels.leader(nonces, publics, leaders).outbounds)
     assert [error is None for error in second.errors] == [False, False, True]
     assert isinstance(method, Flips)
-    assert math.sqrt(bounds.square(longest)) / method.scale / 2 <= method.one_vector
+    assert math.sqrt(bounds.square(longest)) / method.scale / 2 <= FlipsEstimator(method).one_vector
 
 
 def all_ones(size: int) -> bytes:

@@ -29,6 +29,7 @@ from tacit.logview.live import LiveLog
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.draws import BYTES, ONE
 from tacit.methods.base.statistics import HISTOGRAM, Shape
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.shuffled import Zsum
 from tacit.methods.shuffled_few import Unbiased
 from tacit.models.shuffled.task import counts_of
@@ -201,16 +202,16 @@ def test_estimates_have_the_errors_that_they_state_and_empty_cells_no_false_posi
         counts = [0] * 10
         for answer in [0] * 300 + [1] * 100:
             counts = [one + more for one, more in zip(counts, method.randomise(answer, entropy), strict=True)]
-        found = method.estimate(counts, 400, design)
+        found = estimator_of(method).estimate(counts, 400, design)
         if kind is Zsum:
             assert found.values[2:] == (0.0,) * 8
         checked = truth[:2] if kind is Zsum else truth
         rows = zip(found.values, checked, found.stderrs, strict=False)
         assert all(abs(value - true) < 5.5 * error for value, true, error in rows)
-    expected = method.expected_stderrs(truth, 400, design)
+    expected = estimator_of(method).expected_stderrs(truth, 400, design)
     shown = 2 if kind is Zsum else 10
     assert expected[:shown] == pytest.approx(found.stderrs[:shown])
-    assert counts_of(KIT.proposed()).missing_adds(design) == (0.0,) * 4
+    assert estimator_of(counts_of(KIT.proposed())).missing_adds(design) == (0.0,) * 4
 
 
 @pytest.mark.parametrize("count", [0, 10, 25, 40, 50, 60, 80, 200])
@@ -220,6 +221,6 @@ def test_an_interval_holds_the_truth_as_often_as_it_says_also_where_small_counts
     kept, held = 1 - method.noise_mean, 0.0
     for absent in range(401):
         share = math.comb(400, absent) * kept**absent * (1 - kept) ** (400 - absent)
-        found = method.estimate([count + 400 - absent, 0, 0], 400, SampleDesign(1.0))
+        found = estimator_of(method).estimate([count + 400 - absent, 0, 0], 400, SampleDesign(1.0))
         held += share * (abs(found.values[0] - count) <= 1.96 * found.stderrs[0])
     assert held > 0.945

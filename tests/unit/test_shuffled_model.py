@@ -29,6 +29,8 @@ from tacit.errors import DecodeError, FieldError
 from tacit.messages.chunk import MessageChunk
 from tacit.methods.base.draws import permutation
 from tacit.methods.base.estimate import Estimate
+from tacit.methods.estimators.registry import estimator_of
+from tacit.methods.estimators.shuffled import shuffled_estimator_of
 from tacit.methods.figures import rest_words
 from tacit.methods.result import Buckets
 from tacit.models.collectors import collector_side
@@ -279,7 +281,7 @@ def test_a_total_that_noise_alone_can_make_is_zero_and_the_result_says_what_that
     assert found.estimate.values[1] == pytest.approx(1 + 2_000 * rate)
     assert found.estimate.values[2] == pytest.approx(500 + 2_000 * rate)
     assert found.estimate.stderrs[2] == pytest.approx(math.sqrt(2_000 * rate * (1 - rate)))
-    cut = counts_of(recipe).zeros_below(2_000, 1.0, 0.025)
+    cut = shuffled_estimator_of(counts_of(recipe)).zeros_below(2_000, 1.0, 0.025)
     assert cut is not None
     assert found.estimate.stderrs[0] == pytest.approx(cut / 1.96, rel=1e-4)
     assert found.zeros is not None
@@ -310,11 +312,11 @@ def test_the_number_below_which_a_count_may_be_cut_holds_with_its_probability() 
     method = counts_of(KIT.proposed())
     n, rate = 300, float(Decimal(method.noise_rate))
     for chance in (0.05, 0.001):
-        below = method.zeros_below(n, 1.0, chance)
+        below = shuffled_estimator_of(method).zeros_below(n, 1.0, chance)
         assert below is not None
         cut = [math.comb(n, k) * rate**k * (1 - rate) ** (n - k) for k in range(n + 1)]
         assert sum(cut[int(below) :]) <= chance < sum(cut[int(below) - 1 :])
-        sampled = method.zeros_below(n, 0.5, chance)
+        sampled = shuffled_estimator_of(method).zeros_below(n, 0.5, chance)
         assert sampled is not None
         assert sampled > 2 * below
 
@@ -346,9 +348,9 @@ def test_a_chunk_whose_numbers_do_not_fit_is_refused(chunk: tuple[int, int, byte
 
 def test_totals_that_so_many_devices_cannot_send_together_are_refused() -> None:
     method, design = randomizer_of(FOUR.recipe), design_of(FOUR.recipe)
-    assert sum(method.estimate([50, 0, 0, 0], 10, design).values) > 0
+    assert sum(estimator_of(method).estimate([50, 0, 0, 0], 10, design).values) > 0
     with pytest.raises(ValueError, match="4 totals of at most 50 together"):
-        method.estimate([50, 1, 0, 0], 10, design)
+        estimator_of(method).estimate([50, 1, 0, 0], 10, design)
 
 
 def test_a_device_sends_no_more_messages_than_its_policy_allows() -> None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.base.affine import PUBLIC_SIZE, AffineHashing, hash_of
 from tacit.methods.base.design import SampleDesign
+from tacit.methods.estimators.affine import AffineEstimator
+from tacit.methods.estimators.registry import estimator_of
 from tacit.recipe.candidates import TextPrefixes
 from tacit.recipe.encoder import StringEncoder
 from tacit.recipe.encoder_specs import Strings
@@ -119,7 +121,7 @@ def test_planted_items_are_found_over_three_levels_with_their_numbers() -> None:
     items = [item for item, count in planted.items() for _ in range(count)] + rest
     found = search(collected(method, items, b"three levels"), 5)
     assert set(found.items[:3]) == set(planted)
-    estimate = method.estimate(found.supports, found.levels[-1].reports, EVERYBODY)
+    estimate = estimator_of(method).estimate(found.supports, found.levels[-1].reports, EVERYBODY)
     for item, value, stderr in zip(found.items[:3], estimate.values, estimate.stderrs, strict=False):
         assert abs(value - planted[item]) < 5 * stderr
     least = threshold(found, method, EVERYBODY, 0.05)
@@ -140,7 +142,7 @@ def test_long_texts_that_share_their_beginnings_are_found_and_what_does_not_fit_
     assert encoder.text(found.items[0]) == texts[0]
     assert all(encoder.text(item) is not None for item in found.items), "places are for texts alone"
     assert found.outside is not None
-    estimate, stderr = method.estimate_of_all(found.outside, len(items), EVERYBODY)
+    estimate, stderr = AffineEstimator(method).estimate_of_all(found.outside, len(items), EVERYBODY)
     assert abs(estimate - 700) < 6 * stderr
     assert Found.from_document(found.document()) == found
     assert found.levels[-1].candidates < 16 << 16, "a text that has ended has one extension"
@@ -169,7 +171,7 @@ def test_items_that_nobody_has_pass_the_threshold_as_rarely_as_stated() -> None:
         for _ in range(300):
             put(found, method.dummy(entropy))
         best = search(found, 1)
-        (value,) = method.estimate(best.supports, 300, EVERYBODY).values
+        (value,) = estimator_of(method).estimate(best.supports, 300, EVERYBODY).values
         passed += value >= threshold(best, method, EVERYBODY, 0.05)
     assert passed <= 22
 

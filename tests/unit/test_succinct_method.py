@@ -13,6 +13,8 @@ from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.base.affine import PUBLIC_SIZE, AffineHashing
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
+from tacit.methods.estimators.registry import estimator_of
+from tacit.methods.estimators.succinct_histogram import SuccinctHistogramEstimator
 from tacit.methods.krr import Krr
 from tacit.methods.registry import METHODS
 from tacit.methods.succinct_histogram.histogram import BETA, MOST_REPORTS, PaperHistogram
@@ -79,7 +81,7 @@ def test_the_most_frequent_item_agrees_most_and_estimates_add_nothing_for_silenc
     document = engine.search(reports(method, drawn))
     assert document["items"][0] == 9
     assert document["accepted"] == sum(b"".join(reports(method, drawn))[PUBLIC_SIZE :: PUBLIC_SIZE + 1])
-    assert method.missing_adds(EVERYBODY) == (0.0,)
+    assert estimator_of(method).missing_adds(EVERYBODY) == (0.0,)
     with pytest.raises(ValueError, match="no report was accepted"):
         engine.search([bytes(PUBLIC_SIZE + 1)] * 5)
 
@@ -99,9 +101,9 @@ def test_an_estimate_is_unbiased_over_a_report_and_scales_with_the_rate(rate: fl
     design, accepted, share = SampleDesign(rate), 1_000_000, 0.3
     kept = float(METHOD.output_probabilities()[0])
     agreeing = round(accepted * (share * kept + (1 - share) / 2))
-    found = METHOD.estimate([agreeing], accepted, design)
+    found = estimator_of(METHOD).estimate([agreeing], accepted, design)
     (value,), (stderr,) = found.values, found.stderrs
-    total = METHOD.total(accepted, design)
+    total = SuccinctHistogramEstimator(METHOD).total(accepted, design)
     assert value == pytest.approx(share * total, rel=1e-4)
     assert stderr >= total / math.sqrt(METHOD.histogram.oracle.rows)
     assert total == pytest.approx(accepted / rate / METHOD.one_bit.accepted)
@@ -111,7 +113,7 @@ def test_a_ranking_lists_what_passes_the_oracles_bound_and_bounds_the_rest() -> 
     engine, accepted = PaperEngine(METHOD), 120
     document = {"items": [5, 6], "agreeing": [110, 60], "accepted": accepted}
     found = engine.ranking(document, 1000, EVERYBODY)
-    total = METHOD.total(accepted, EVERYBODY)
+    total = SuccinctHistogramEstimator(METHOD).total(accepted, EVERYBODY)
     assert found.items == (5,)
     assert found.threshold == pytest.approx(total * METHOD.histogram.oracle.error_bound(accepted))
     assert [found.false_positive_rate, found.probability] == pytest.approx([BETA / 3, 0.75])

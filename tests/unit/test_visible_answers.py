@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from infra.lab.kit.recipes import RecipeKit, survey_from
+from tacit.methods.estimators.registry import estimator_of
 from tacit.operations.outlook import hidden_words, outlook
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.model import Question, Recipe
@@ -48,7 +49,7 @@ def test_a_plan_is_warned_of_where_an_even_share_is_below_the_margin(edges: str,
     recipe = asking(edges, devices)
     method = randomizer_of(recipe)
     share = devices / method.cells
-    margin = 1.96 * max(method.expected_stderrs([share] * method.cells, devices, design_of(recipe)))
+    margin = 1.96 * max(estimator_of(method).expected_stderrs([share] * method.cells, devices, design_of(recipe)))
     words = hidden_words(recipe)
     assert (margin > share, words is not None) == (warned, warned)
     assert outlook(recipe).document().get("warnings", []) == ([] if words is None else [words])
@@ -75,7 +76,7 @@ def test_a_sum_or_mean_is_warned_of_where_its_margin_exceeds_a_quarter_of_its_ra
         recipe = asking_for(statistic, encoder, devices, randomizer=randomizer)
         each = 1 if statistic == "mean" else devices
         middle, span = each * (low + high) / 2, each * (high - low)
-        (stderr,) = randomizer_of(recipe).expected_stderrs([middle], devices, design_of(recipe))
+        (stderr,) = estimator_of(randomizer_of(recipe)).expected_stderrs([middle], devices, design_of(recipe))
         words = hidden_words(recipe)
         assert (words is not None) == (1.96 * stderr > span / 4)
         assert words is None or "ask more devices, or a narrower range" in words

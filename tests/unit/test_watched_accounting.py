@@ -22,6 +22,7 @@ from tacit.errors import UsageError
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.draws import ONE as CERTAIN
 from tacit.methods.base.draws import keep_threshold
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.panprivate.discrete_logarithm import DiscreteLogarithm
 from tacit.panprivate.elgamal import Ciphertext, PrivateKey
@@ -70,7 +71,7 @@ def test_errors_and_epsilons_are_those_of_the_table(
         one = asked(ONE, statistic, n, epsilon0)
         method = randomizer_of(one)
         truth = [n / 4] if statistic == "count" else [n / 4, n / 2, n / 4, 0, 0]
-        assert method.expected_stderrs(truth, n, EVERYBODY)[0] == pytest.approx(stderr, abs=0.06)
+        assert estimator_of(method).expected_stderrs(truth, n, EVERYBODY)[0] == pytest.approx(stderr, abs=0.06)
         claim = claim_of(one)
         assert claim["analyzer"] == epsilon0
         assert epsilon - 6e-5 <= claim["release"] <= 1.03 * epsilon + 6e-5
@@ -103,7 +104,7 @@ def test_the_noise_of_a_mean_is_k_times_a_gaussians_and_a_little_more(k: int, mo
     assert claim_of(recipe)["analyzer"] <= 1
     gaussian = k * sigma_gaussian(1.0, 1e-6) * math.sqrt(n)
     assert gaussian == pytest.approx(k * 4.2247 * math.sqrt(n), rel=1e-4)
-    summed = n * method.expected_stderrs([k / 2], n, EVERYBODY)[0]
+    summed = n * estimator_of(method).expected_stderrs([k / 2], n, EVERYBODY)[0]
     assert gaussian <= summed <= (1 + more) * gaussian
 
 

@@ -213,16 +213,18 @@ def _legend(needs: Requirements, found: list[Alternative]) -> list[str]:
 
 def _zeros_below(one: Alternative) -> float | None:
     """The number of devices with which an answer is rarely cut to 0; None where nothing is cut."""
+    from tacit.methods.estimators.shuffled import shuffled_estimator_of
     from tacit.methods.shuffled import ShuffledCounts
 
     if not isinstance(one.method, ShuffledCounts):
         return None
-    return one.method.zeros_below(max(1, one.contributions), one.rate, RARELY)
+    return shuffled_estimator_of(one.method).zeros_below(max(1, one.contributions), one.rate, RARELY)
 
 
 def _next_lines(needs: Requirements, one: Alternative) -> list[str]:
     """What the next command still needs, and why its epsilon may differ."""
     from infra.views.influence_words import words_of
+    from tacit.methods.estimators.registry import estimator_of
 
     answers_flag = ""
     if needs.counts:
@@ -230,8 +232,9 @@ def _next_lines(needs: Requirements, one: Alternative) -> list[str]:
         answers_flag = several if needs.cells > 1 else "--boolean"
     needed = ", ".join(flag for flag in ("--name", "--text", "--metric", answers_flag, "--out") if flag)
     lines = [f"add {needed}; in a terminal the command asks for what is missing"]
-    if one.method is not None and one.method.influence is not None:
-        lie = words_of(one.method.influence, needs.cells, float(needs.norm))
+    influence = None if one.method is None else estimator_of(one.method).influence
+    if influence is not None:
+        lie = words_of(influence, needs.cells, float(needs.norm))
         lines.append(f"a dishonest device can {lie}, before the division by q")
     if one.inner is not None and one.inner > needs.epsilon:
         lines.append(

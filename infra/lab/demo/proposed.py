@@ -14,6 +14,8 @@ from itertools import pairwise
 from typing import Any
 
 from tacit.methods.base.design import SampleDesign
+from tacit.methods.estimators.registry import estimator_of
+from tacit.methods.estimators.shuffled import shuffled_estimator_of
 from tacit.methods.figures import NORMAL_95
 from tacit.methods.shuffled import ShuffledCounts
 from tacit.recipe.quantity import exact
@@ -45,10 +47,10 @@ class Shown:
         survey = Survey.from_body({**body, **self.asked})
         plan = plan_of(survey)
         method = _target(survey).made(plan, plan.batch_size())
-        (error,) = method.expected_stderrs([devices / answers], devices, SampleDesign(float(rate)))
+        (error,) = estimator_of(method).expected_stderrs([devices / answers], devices, SampleDesign(float(rate)))
         cut = None
         if isinstance(method, ShuffledCounts):
-            cut = method.zeros_below(int(rate * devices), float(rate), CHANCE)
+            cut = shuffled_estimator_of(method).zeros_below(int(rate * devices), float(rate), CHANCE)
         return max(margins * NORMAL_95 * error, cut or 0.0)
 
     def most(self, devices: int) -> int:

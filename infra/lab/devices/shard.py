@@ -38,6 +38,7 @@ from tacit import ohttp
 from tacit.adapters.network.tls import ClientTls
 from tacit.methods.base.method import Method
 from tacit.methods.base.statistics import STATISTICS
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.result import MOST_LISTED
 from tacit.models.devices import device_side
 from tacit.panprivate.elgamal import PrivateKey
@@ -166,7 +167,7 @@ class Shard:
         plan, entropy = self._plan, self._world.entropy
         recipe = plan.target.recipe
         randomizer, sampling = derive.randomizer_of(recipe), recipe.sampling
-        cells, adds = kept_cells(randomizer), randomizer.missing_adds(derive.design_of(recipe))
+        cells, adds = kept_cells(randomizer), estimator_of(randomizer).missing_adds(derive.design_of(recipe))
         opened = self._opened()
         devices = (plan.population, plan.first, plan.devices)
         chunks = decide(

@@ -22,6 +22,7 @@ from infra.lab.fleet.result import FleetResult
 from infra.stacks.layout import Layout
 from tacit.errors import Abort
 from tacit.methods.base.statistics import STATISTICS
+from tacit.methods.estimators.shuffled import shuffled_estimator_of
 from tacit.methods.result import rows
 from tacit.models.shuffled.task import counts_of
 from tacit.operations.calls import call
@@ -234,7 +235,7 @@ def ranked(document: Mapping[str, Any], recipe: Recipe, result: FleetResult) -> 
 def _listed(document: Mapping[str, Any], recipe: Recipe, sent: Mapping[int, int]) -> tuple[list[int], list[Finding]]:
     """The cells of a result that does not list those estimated as 0: those that were sent above its cut. Compared is
     how many there are, listed and not."""
-    cut, cells = counts_of(recipe).cut_at(document["report_count"]) or 0, len(labels(recipe))
+    cut, cells = shuffled_estimator_of(counts_of(recipe)).cut_at(document["report_count"]) or 0, len(labels(recipe))
     above = sorted(cell for cell, total in sent.items() if total > cut)
     return above, [
         Finding("released: answers above the cut", len(above), len(document["buckets"])),

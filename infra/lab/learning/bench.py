@@ -20,6 +20,7 @@ from infra.lab.learning.rounds import Central, Flips, Liars, trained
 from tacit.dp.repeated.rounds import epsilon_sampled_gaussian
 from tacit.errors import FieldError
 from tacit.learning.plan import EXAMPLE, Plan
+from tacit.methods.estimators.flips import FlipsEstimator
 from tacit.operations.learning.plans import flips_of, unplaced_series
 from tacit.recipe.fields import parse_fields
 from tacit.recipe.quantity import exact
@@ -97,7 +98,7 @@ def own_noise(plan: Plan) -> Flips:
     """The noise share of the plan's series, and how long a contribution its proof accepts. Raises ``FieldError`` where
     there is none, with what would have one."""
     method = flips_of(unplaced_series(plan))
-    return Flips(method.noise_share, method.one_vector / float(exact(plan.encoder.norm)))
+    return Flips(method.noise_share, FlipsEstimator(method).one_vector / float(exact(plan.encoder.norm)))
 
 
 def measured(

@@ -34,6 +34,7 @@ from tacit.dp.binomial_noise import MAX_FLIPS, MAX_SCALE
 from tacit.errors import UsageError
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.method import plain
+from tacit.methods.estimators.flips import FlipsEstimator
 from tacit.methods.flips import Flips
 from tacit.recipe.randomised import Importance, Sampling
 
@@ -110,7 +111,7 @@ class Experiment:
     @property
     def sigma_achieved(self) -> float:
         """The standard deviation of the shares' sum in a cell, over the scale."""
-        return self.shares.sum_errors(self.reports, SampleDesign(1.0)).noise
+        return FlipsEstimator(self.shares).sum_errors(self.reports, SampleDesign(1.0)).noise
 
     @property
     def expected(self) -> float:

@@ -27,6 +27,7 @@ from infra.lab.measure.pan_private import Moments, Stepwise, flipped_bit, local_
 from infra.lab.measure.runs import MAX_WORKERS
 from tacit.adapters.system import OsEntropy
 from tacit.methods.base.design import SampleDesign
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.rr import Rr
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.single_server import NonZero
@@ -143,7 +144,7 @@ def encrypted(steps: int, epsilon0: Decimal, devices: int) -> Errors:
     errors = []
     for device in range(devices):
         (answer,) = machine.answer(stored.cells(states[device % kept]), epsilon0, entropy)
-        (value,) = Rr(epsilon0).estimate([key.open_bit(answer.encode())], 1, SampleDesign(1.0)).values
+        (value,) = estimator_of(Rr(epsilon0)).estimate([key.open_bit(answer.encode())], 1, SampleDesign(1.0)).values
         errors.append(value - device % 2)
     return Errors(math.fsum(errors), math.fsum(error * error for error in errors), kept)
 

@@ -17,6 +17,7 @@ from infra.lab.devices.population import DrawnCategories
 from infra.lab.measure.comparison import Measured
 from infra.lab.measure.experiments import Experiment
 from infra.lab.measure.pipeline import Pipeline
+from tacit.methods.estimators.registry import estimator_of
 from tacit.recipe.derive import sample_design
 
 MAX_WORKERS = 8
@@ -31,7 +32,7 @@ def squared_error(experiment: Experiment) -> float:
     data = DrawnCategories(experiment.panel, experiment.probabilities).of(0, population, generator)
     joined = data[participation(experiment.sampling, data, os.urandom)]
     released = _pipeline(shares).released(noisy(shares, joined.tolist(), os.urandom), os.urandom)
-    found = shares.estimate(released.values, released.report_count, sample_design(experiment.sampling))
+    found = estimator_of(shares).estimate(released.values, released.report_count, sample_design(experiment.sampling))
     return float(np.square(np.asarray(found.values) / population - truth)[experiment.first :].sum())
 
 

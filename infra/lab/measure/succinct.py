@@ -27,6 +27,7 @@ from tacit.adapters.system import OsEntropy
 from tacit.methods.base.affine import AffineHashing
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.succinct_histogram.projection import FrequencyOracle
 from tacit.methods.succinct_histogram.signs import SignSums
 from tacit.ports import Entropy
@@ -97,7 +98,7 @@ def _affine(items: Sequence[int], bits: int, epsilon0: Decimal, entropy: Entropy
     (reports,) = collected(method, np.array(items, dtype=np.uint64), entropy).levels
     (supports,) = count_supports(reports, [0], 0, bits)
     truth = Counter(items)
-    values = method.estimate(supports, len(items), EVERYBODY).values
+    values = estimator_of(method).estimate(supports, len(items), EVERYBODY).values
     return max(abs(value - truth[item]) for item, value in enumerate(values)) / len(items)
 
 

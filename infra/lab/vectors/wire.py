@@ -11,6 +11,7 @@ from tacit import bhttp, ohttp
 from tacit.bhttp import Request, Response
 from tacit.media_types import dap
 from tacit.messages import CollectionJobReq, PlaintextInputShare, Query, Report, ReportMetadata, Role, UploadRequest
+from tacit.methods.estimators.registry import estimator_of
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder import labels
 from tacit.roles import client
@@ -133,7 +134,7 @@ def aggregate() -> dict[str, Any]:
     sealed = [seal_aggregate_share(task, role, request, one, draw) for role, one in zip(_SIDES, encoded, strict=True)]
     ephemeral = draw.hex()
     counts = added_up(task.vdaf, shares, len(BATCH))
-    estimate = randomizer_of(recipe).estimate(counts, len(BATCH), design_of(recipe))
+    estimate = estimator_of(randomizer_of(recipe)).estimate(counts, len(BATCH), design_of(recipe))
     return {
         "recipe": name,
         "verify_key": verify_key.hex(),

@@ -18,15 +18,12 @@ device's own draws alone, whatever those bytes are, as long as they are drawn wi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Self
 
-from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, hex_threshold, keep_threshold
-from tacit.methods.base.estimate import CellModel, Estimate
 from tacit.methods.base.method import Draws, LocalMethod, Members
 from tacit.methods.base.statistics import MAX_ITEM_BITS, Shape
 from tacit.ports import Entropy
@@ -137,7 +134,13 @@ class AffineHashing(LocalMethod):
     def tuned(cls, shape: Shape, epsilon: Decimal, _n: int, _delta: float) -> Self:
         """The method with this epsilon0 and the number of hash bits with the least variance."""
         made = (cls(epsilon, bits, shape.item_bits) for bits in range(1, MAX_HASH_BITS + 1))
-        return min(made, key=lambda one: one.variance)
+        return min(made, key=cls._variance)
+
+    def _variance(self) -> float:
+        """The variance of a rare item's estimated share, times the number of reports of a level."""
+        share = 1 / self.values
+        gain = float(self.output_probabilities()[0] - Fraction(1, self.values))
+        return share * (1 - share) / gain**2
 
     @classmethod
     def mismatch(cls, _shape: Shape, _members: Members) -> str | None:
@@ -183,48 +186,6 @@ class AffineHashing(LocalMethod):
         keep = Fraction(self._keep, ONE)
         return keep, (1 - keep) / (self.values - 1)
 
-    @property
-    def gain(self) -> float:
-        """``p - 1/g``: how much more often an item is supported by a report about it than by another one."""
-        return float(self.output_probabilities()[0] - Fraction(1, self.values))
-
-    @property
-    def variance(self) -> float:
-        """The variance of a rare item's estimated share, times the number of reports of a level."""
-        share = 1 / self.values
-        return share * (1 - share) / self.gain**2
-
-    def _model(self, design: SampleDesign) -> CellModel:
-        """The supports of items at the last level: a device reports at that level with its share of the rate."""
-        return self._of_rate(design.rate * share_of_last(len(self.levels)))
-
-    def _of_rate(self, rate: float) -> CellModel:
-        hit, share = float(self.output_probabilities()[0]), 1 / self.values
-        return CellModel(hit, share, SampleDesign(rate), dummy=share)
-
-    def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
-        """Nothing, whatever the design: a dummy supports all items alike."""
-        return (0.0,)
-
-    def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
-        """Population counts of items, from the numbers of the last level's n reports that support each.
-        ``ValueError`` for numbers outside 0 to n."""
-        _check_supports(counts, n)
-        return self._model(design).estimate(counts, n)
-
-    def estimate_of_all(self, count: int, n: int, design: SampleDesign) -> tuple[float, float]:
-        """The population count of one item and its standard error, from how many of the n reports of *all* levels
-        support its prefixes, if no other item that a device may have begins with any of them. ``ValueError`` for a
-        number outside 0 to n."""
-        _check_supports((count,), n)
-        found = self._of_rate(design.rate).estimate((count,), n)
-        return found.values[0], found.stderrs[0]
-
     def thresholds(self) -> dict[str, Any]:
         """The threshold below which a draw keeps the hash."""
         return {"keep_threshold": hex_threshold(self._keep)}
-
-
-def _check_supports(counts: Sequence[int], n: int) -> None:
-    if n < 1 or any(not 0 <= count <= n for count in counts):
-        raise ValueError("supports must lie between 0 and the number of reports")

@@ -1,15 +1,15 @@
-"""The interface of a method: one way to randomise an answer, to prove it valid, to estimate from the sum, and to
-account for its privacy.
+"""The interface of a method: one way to randomise an answer, to prove it valid, and to account for its privacy.
 
-Each method is a class in its own file and one line in ``tacit.methods.registry``. It never sees a recipe: it receives
-the shape of a question and the members that belong to it.
+Each method is a class in its own file and one line in ``tacit.extension_points``. It never sees a recipe: it receives
+the shape of a question and the members that belong to it. How a collector estimates from the sum is said beside it
+(``tacit.methods.estimators``).
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
 from fractions import Fraction
@@ -21,8 +21,6 @@ from tacit.dp.calibrate import largest_epsilon0
 from tacit.dp.parameters import MAX_EPSILON0, MAX_N
 from tacit.dp.repeated.losses import Curve
 from tacit.dp.reports import NoiseStep
-from tacit.methods.base.design import SampleDesign
-from tacit.methods.base.estimate import CellModel, Estimate
 from tacit.methods.base.proof import NormProof, Proof
 from tacit.methods.base.statistics import Shape, StatisticName
 from tacit.ports import Entropy
@@ -53,27 +51,6 @@ class Draws:
     missing: str = "a dummy"
     bounds: str = ""
     note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SumErrors:
-    """Expected standard errors of one number: that of the ``noise``, and an upper bound on that of ``sampling``; with
-    importance sampling, of a number whose holders take part at the higher rate."""
-
-    noise: float
-    sampling: float
-
-
-@dataclass(frozen=True, slots=True)
-class Influence:
-    """What a dishonest device can do to the totals of a sample, before they are divided by its rate, with a measurement
-    that its proof allows, noise included: move up to ``numbers`` of them at once, each by up to ``each`` away from
-    where its true value would put it in expectation, in the question's units. ``length``: of a sum of vectors, the
-    Euclidean length at most of what it adds."""
-
-    numbers: int
-    each: float
-    length: float | None = None
 
 
 class Method(ABC):
@@ -149,15 +126,6 @@ class Method(ABC):
         return None
 
     @property
-    def influence(self) -> Influence | None:
-        """What one dishonest device can do to the result; None where that is not a sum."""
-        return None
-
-    def sum_errors(self, reports: float, design: SampleDesign) -> SumErrors | None:
-        """The expected errors of a sum that is hidden by ``noise_share``, from this many reports; None without one."""
-        return None
-
-    @property
     @abstractmethod
     def cells(self) -> int:
         """How many numbers the aggregate holds."""
@@ -213,36 +181,6 @@ class Method(ABC):
         """The same method for about so many reports, where its parameters depend on that. ``ValueError`` where it
         cannot work with so many."""
         return self
-
-    def of_totals(self) -> Self:
-        """The same method with estimates that are totals: a method that estimates means then estimates their sums."""
-        return self
-
-    @property
-    def adds_between(self) -> tuple[float, float]:
-        """The smallest and the largest amount that one device's answer adds to a total."""
-        return 0.0, 1.0
-
-    @abstractmethod
-    def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
-        """What a device without an answer adds in expectation to each total of ``estimate`` (for a mean: the value with
-        which it counts). It takes part at the rate of the default answer, if there is one."""
-
-    @abstractmethod
-    def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
-        """Estimate population counts from the aggregate of n reports, dummies included, of devices that sent according
-        to ``design``. ``ValueError`` for counts that n reports cannot have, or a design that does not fit."""
-
-    @abstractmethod
-    def expected_stderrs(
-        self,
-        truth: Sequence[float],
-        population: int,
-        design: SampleDesign,
-        squares: Sequence[float] | None = None,
-    ) -> tuple[float, ...]:
-        """Standard deviations of ``estimate(...).values`` when the true counts are known. For sums, ``squares`` are the
-        sums of the squared values (default: the largest possible)."""
 
     @property
     @abstractmethod
@@ -337,33 +275,6 @@ class LocalMethod(Method):
     @abstractmethod
     def output_probabilities(self) -> tuple[Fraction, Fraction]:
         """Exact probabilities of a one in a cell: (own category's cell, any other), before rejection."""
-
-    @abstractmethod
-    def _model(self, design: SampleDesign) -> CellModel:
-        """The probabilities of the cells in the reports that are sent."""
-
-    def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
-        """What a device without an answer adds in expectation, computed from the cells' probabilities."""
-        return self._model(design).missing_adds(self.cells)
-
-    @property
-    def influence(self) -> Influence | None:
-        """A one counts as ``1 / (h - n)`` devices, in as many cells as the proof lets be one."""
-        if self.proof is None:
-            return None
-        model = self._model(SampleDesign(1.0))
-        each = max(1 - model.noise, model.hit) / (model.sent * (model.hit - model.noise))
-        return Influence(self.proof.max_weight or 1, each)
-
-    def expected_stderrs(
-        self,
-        truth: Sequence[float],
-        population: int,
-        design: SampleDesign,
-        _squares: Sequence[float] | None = None,
-    ) -> tuple[float, ...]:
-        """Standard deviation per category given the true counts."""
-        return self._model(design).stderrs(truth, population)
 
     @property
     def mechanism(self) -> str:

@@ -13,16 +13,13 @@ that each channel has. So the method is for few devices and a large epsilon, and
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Self
 
 from tacit.methods.base.affine import PUBLIC_SIZE
-from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.draws import ONE, epsilon0_from, hex_threshold
-from tacit.methods.base.estimate import CellModel, Estimate
 from tacit.methods.base.method import Draws, LocalMethod, Members
 from tacit.methods.base.statistics import Shape
 from tacit.methods.succinct_histogram.channels import PublicComponents, SuccinctHistogram
@@ -149,41 +146,6 @@ class PaperHistogram(LocalMethod):
     def output_probabilities(self) -> tuple[Fraction, Fraction]:
         """Probabilities that an accepted report's sign in the oracle is (the item's own, another item's)."""
         return self.histogram.oracle.randomizer.kept(), Fraction(1, 2)
-
-    def _model(self, design: SampleDesign) -> CellModel:
-        """Signs that agree, among the reports that are accepted: a part of the rate."""
-        rate = SampleDesign(design.rate * self.one_bit.accepted)
-        return CellModel(float(self.output_probabilities()[0]), 0.5, rate, dummy=0.5)
-
-    def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
-        """Nothing, whatever the design: a report without an item agrees with all items alike."""
-        return (0.0,)
-
-    def estimate(self, counts: Sequence[int], n: int, design: SampleDesign) -> Estimate:
-        """Population counts of items, from the numbers of the n accepted reports whose signs agree with each.
-        ``ValueError`` for numbers outside 0 to n."""
-        if n < 1 or any(not 0 <= count <= n for count in counts):
-            raise ValueError("agreeing signs must lie between 0 and the number of accepted reports")
-        found = self._model(design).estimate(counts, n)
-        return Estimate(found.values, self._projected(found.stderrs, self.total(n, design)))
-
-    def expected_stderrs(
-        self,
-        truth: Sequence[float],
-        population: int,
-        design: SampleDesign,
-        _squares: Sequence[float] | None = None,
-    ) -> tuple[float, ...]:
-        """Standard deviation per item given the true counts."""
-        return self._projected(self._model(design).stderrs(truth, population), population)
-
-    def total(self, accepted: int, design: SampleDesign) -> float:
-        """The expected number of devices, of which so many reports were accepted."""
-        return accepted / (design.rate * self.one_bit.accepted)
-
-    def _projected(self, stderrs: Sequence[float], devices: float) -> tuple[float, ...]:
-        """Standard errors with that of the oracle's random projection."""
-        return tuple(math.hypot(one, devices / math.sqrt(self.histogram.oracle.rows)) for one in stderrs)
 
     def thresholds(self) -> dict[str, Any]:
         """The threshold of a device without an item, below which a draw accepts."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from tacit.dp.claim import UNBOUNDED, Claim
 from tacit.errors import Refusal
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.result import MOST_LISTED, Result
 from tacit.methods.result import Buckets as BucketsResult
 from tacit.models.forms import form_of
@@ -25,7 +26,9 @@ def buckets_of(recipe: Recipe, aggregate: AggregateResult) -> BucketsResult:
     if len(names) != len(aggregate.values):
         raise Refusal("collection-values", f"{len(aggregate.values)} values for {len(names)} labels")
     try:
-        estimate = randomizer_of(recipe).estimate(aggregate.values, aggregate.report_count, design_of(recipe))
+        estimate = estimator_of(randomizer_of(recipe)).estimate(
+            aggregate.values, aggregate.report_count, design_of(recipe)
+        )
     except ValueError as error:
         raise Refusal("collection-values", str(error)) from error
     return BucketsResult(names, aggregate.values, estimate)

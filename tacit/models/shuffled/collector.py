@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tacit.methods.estimators.shuffled import shuffled_estimator_of
 from tacit.methods.result import Buckets, Zeros
 from tacit.models.interfaces.one_server_collector import AnalyzerCollector
 from tacit.models.interfaces.release import buckets_of
@@ -25,8 +26,12 @@ class ShuffledCollector(AnalyzerCollector):
 
     def result(self, recipe: Recipe, aggregate: AggregateResult) -> Buckets:
         """An estimate for each label, and what one of 0 means."""
-        found, method, n = buckets_of(recipe, aggregate), counts_of(recipe), aggregate.report_count
-        below, false = method.zeros_below(n, float(recipe.rate), 1 - CONFIDENCE), method.false_positive_rate(n)
+        found, n = buckets_of(recipe, aggregate), aggregate.report_count
+        estimator = shuffled_estimator_of(counts_of(recipe))
+        below, false = (
+            estimator.zeros_below(n, float(recipe.rate), 1 - CONFIDENCE),
+            estimator.false_positive_rate(n),
+        )
         if below is None or false is None:
             return found
         return replace(found, zeros=Zeros(below, CONFIDENCE, false))

@@ -18,6 +18,7 @@ from tacit.dp.reports import NoiseStep
 from tacit.errors import FieldError, UsageError
 from tacit.learning.plan import Plan
 from tacit.learning.projection import relative_error
+from tacit.methods.estimators.flips import FlipsEstimator
 from tacit.methods.flips import Flips
 from tacit.models.parties import Parties
 from tacit.ohttp import REQUEST_CLASSES
@@ -124,7 +125,7 @@ def forecast(plan: Plan, policy: Policy | None = None) -> Forecast:
         dict(series.claim.epsilon.root), series.claim.delta, series.rounds, plan.seconds, reports,
         plan.min_batch_size, training.parameters, training.sent, clip, noise, length, signal,
         signal / clip / float(exact(plan.unit)), clip / length, relative_error(training),
-        method.one_vector, vdaf_of(series.probe).leader_share_size, training.file_bytes,
+        FlipsEstimator(method).one_vector, vdaf_of(series.probe).leader_share_size, training.file_bytes,
         tuple((one.rule, one.detail) for one in found if one.rule in OF_NUMBERS), *fitting_stack(plan, series),
     )  # fmt: skip
 

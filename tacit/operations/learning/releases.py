@@ -83,7 +83,7 @@ def _require_size(recipe: Recipe, counts: Sequence[int]) -> None:
 
 def _require_possible(recipe: Recipe, totals: Sequence[float], reports: int) -> None:
     """Refuse estimates of which no sum of ``reports`` valid contributions is the origin: the sums are found by undoing
-    ``Flips.estimate``, in whole numbers, as floating-point ones may be too large."""
+    ``FlipsEstimator.estimate``, in whole numbers, as floating-point ones may be too large."""
     method = randomizer_of(recipe)
     if not isinstance(method, Flips):
         raise UsageError(f"{recipe.name} has no noise shares")

@@ -29,6 +29,7 @@ from tacit.adapters.system import OsEntropy
 from tacit.methods.base.affine import AffineHashing
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
+from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.packing import HashPacking
 from tacit.models.local.server import HashedReports
 from tacit.succinct.engines import TreeEngine
@@ -191,7 +192,7 @@ def _errors(method: AffineHashing, answers: NDArray[np.int64], random: np.random
     n, items = len(answers), answers.astype(np.uint64)
     (reports,) = collected(method, items, random.bytes).levels
     (supports,) = count_supports(reports, [0], 0, method.bits)
-    values = np.array(method.estimate(supports, n, EVERYBODY).values)
+    values = np.array(estimator_of(method).estimate(supports, n, EVERYBODY).values)
     return (values - np.bincount(answers, minlength=1 << method.bits)) / n
 
 
