@@ -88,6 +88,7 @@ EVERYWHERE = (
     "*.sh",
     "randhie.csv",
     "randhie.md",
+    "README.md",
     "Containerfile",
 )
 

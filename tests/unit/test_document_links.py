@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+PARTIES = ("relay/*.md", "attester/*.md", "services/*/*.md", "recipe_server/*.md", "client_agent/*.md")
 PAGES = sorted(
     path
-    for pattern in ("*.md", "docs/*.md", "docs/*/*.md", "benchmarks/*.md", "examples/*/*.md")
+    for pattern in ("*.md", "docs/*.md", "docs/*/*.md", "benchmarks/*.md", "examples/*/*.md", *PARTIES)
     for path in ROOT.glob(pattern)
 )
 LINK = re.compile(r"\]\((?!https?:)([^)\s#]*)(?:#([^)\s]*))?\)(?:,\s+\"([^\"]+)\")?")
