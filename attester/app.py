@@ -27,7 +27,6 @@ from tacit.service.app import (
     METRICS,
     ServiceEnv,
     add_driver,
-    add_store,
     ask_time,
     heed_expect,
     make_app,
@@ -36,6 +35,7 @@ from tacit.service.base.marks import watermark_of
 from tacit.service.base.secret_files import read_secret, write_secret
 from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.operated import OPERATED, HeldKey
+from tacit.service.stores import add_store
 from tacit.tokens.directory import WELL_KNOWN_PATH
 
 SECRET_SIZE = 32

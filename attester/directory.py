@@ -7,9 +7,9 @@ import asyncio
 import re
 from dataclasses import dataclass, field
 
-from tacit.answers import unanswered
 from tacit.errors import DecodeError
 from tacit.ports import Clock, HttpResponse, Transport, TransportError
+from tacit.retry_after import unanswered
 from tacit.tokens.blind_rsa import TokenKey
 from tacit.tokens.directory import WELL_KNOWN_PATH, DirectoryKey, IssuerDirectory
 from tacit.tokens.structures import BLIND_RSA_2048

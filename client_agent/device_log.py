@@ -10,7 +10,6 @@ from client_agent.config import AgentConfig
 from client_agent.journal import AgentStore, Fact
 from client_agent.oblivious import KeysUnknownError, ObliviousClient
 from client_agent.seen_leaves import GatewayKeys, SeenDirectories
-from tacit.answers import unanswered
 from tacit.errors import Refusal
 from tacit.logview.live import LiveLog
 from tacit.logview.log_source import consistency
@@ -20,6 +19,7 @@ from tacit.logview.view import Bundle, LogState, LogView, VerifiedEntry
 from tacit.ports import Clock, Transport, TransportError
 from tacit.problem import party_of
 from tacit.recipe.policy import Policy
+from tacit.retry_after import unanswered
 from tacit.tlog.checkpoint import NoteKey
 from tacit.tlog.key_sets import KeySets
 from tacit.tlog.leaves import LeafType, SignedLeaf

@@ -16,9 +16,10 @@ from client_agent.agent import Agent
 from client_agent.config import AgentConfig
 from tacit.adapters.messaging.topics import LOG, parse_size
 from tacit.adapters.network.origins import is_loopback
+from tacit.announcer import Announcer
 from tacit.errors import DecodeError, UsageError
 from tacit.extras import require_extra
-from tacit.ports import Announcer, Clock, Entropy
+from tacit.ports import Clock, Entropy
 from tacit.recipe.policy import Policy
 
 

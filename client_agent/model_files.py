@@ -19,7 +19,6 @@ from client_agent import device_rules
 from client_agent.config import AgentConfig
 from client_agent.oblivious import ObliviousClient
 from client_agent.supervision import words_of
-from tacit.answers import unanswered
 from tacit.errors import DecodeError
 from tacit.learning import model_file
 from tacit.logview.live import LiveLog, LiveRecipe
@@ -30,6 +29,7 @@ from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.training import MODEL_PIECE, RoundModel, read_round_model
+from tacit.retry_after import unanswered
 from tacit.rules import table as rules
 
 MOST_FILES: Final = 16

@@ -15,12 +15,12 @@ from email.utils import formatdate
 from urllib.parse import urlsplit
 
 from tacit import bhttp, ohttp
-from tacit.answers import unanswered
 from tacit.errors import CryptoError, DecodeError
 from tacit.hpke import SenderContext
 from tacit.media_types import OHTTP_REQ, OHTTP_RES
 from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
 from tacit.problem import problem_type
+from tacit.retry_after import unanswered
 from tacit.service.base.vouched import VouchedTime
 from tacit.time_format import read_date_field
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tacit.answers import may_pass, retry_after
+from tacit.answers import may_pass
 from tacit.backoff import Backoff
 from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
+from tacit.retry_after import retry_after
 
 
 class RestingTransport:

@@ -18,12 +18,12 @@ from client_agent.journal import AgentStore, Entry, State
 from client_agent.oblivious import ObliviousClient
 from client_agent.supervision import words_of
 from tacit import bhttp
-from tacit.answers import retry_after
 from tacit.backoff import uniform
 from tacit.errors import Refusal
 from tacit.models.devices import device_side
 from tacit.models.interfaces.device import DeviceSide, Fate
 from tacit.ports import Clock, Entropy, TransportError
+from tacit.retry_after import retry_after
 
 MISSED_SECONDS = 10.0
 """Seconds by which a device that is on may send later than planned."""

@@ -17,12 +17,12 @@ from typing import Protocol
 from client_agent.config import Timing
 from client_agent.journal import AgentStore, Fact, Prefetch, note
 from client_agent.supervision import words_of
-from tacit.answers import unanswered
 from tacit.backoff import NEVER, uniform
 from tacit.errors import CryptoError, DecodeError
 from tacit.media_types import JSON, PRIVATE_TOKEN_RESPONSE
 from tacit.ports import Clock, Entropy, Transport, TransportError
 from tacit.problem import problem_type
+from tacit.retry_after import unanswered
 from tacit.tlog.token_directories import IssuerDirectory
 from tacit.tokens.attestation import Evidence, attestation_binding, challenge_of, token_request_body
 from tacit.tokens.binding import PREIMAGE_SIZE, Preimages

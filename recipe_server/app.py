@@ -18,14 +18,15 @@ from recipe_server.witnessing import ANSWER_SECONDS, WitnessDriver, drivers_of
 from tacit.adapters.databases.recovery import Recovery
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
+from tacit.announcer import Announcer
 from tacit.errors import UsageError
-from tacit.ports import Announcer
-from tacit.service.app import HEALTH_PROBLEMS, SERVICE_ENV, ServiceEnv, add_driver, add_store, heed_expect, make_app
+from tacit.service.app import HEALTH_PROBLEMS, SERVICE_ENV, ServiceEnv, add_driver, heed_expect, make_app
 from tacit.service.base.backends import make_announcer
 from tacit.service.base.marks import watermark_of
 from tacit.service.base.vouched import ASK_SECONDS, VouchedTime
 from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.operated import OPERATED, HeldKey
+from tacit.service.stores import add_store
 
 NAME = "recipe_server"
 WITNESS_IDLE_SECONDS = 1.0

@@ -20,14 +20,15 @@ from recipe_server.result_pages import ResultPage, ResultPages
 from recipe_server.results import Result
 from recipe_server.store import RecipeStore, RecipeTx
 from tacit.adapters.messaging.topics import KEYS, LOG, RECIPES, encode_size
+from tacit.announcer import Announcer
 from tacit.codec import b64url
 from tacit.errors import CryptoError, Fatal, Refusal
 from tacit.models.forms import form_of
-from tacit.ports import Announcer, Clock
+from tacit.ports import Clock
 from tacit.recipe.logged import in_full, recipe_state, stated, summary
 from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import get_logger
-from tacit.service.readiness import Durable
+from tacit.service.stores import Durable
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, NoteKey, sign_checkpoint
 from tacit.tlog.leaves import LeafType, SignedLeaf
 from tacit.tlog.log import nodes_of_append

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 
 from recipe_server.config import WitnessConfig
 from recipe_server.service import RecipeService
-from tacit.answers import retry_after
 from tacit.backoff import LONGEST_PAUSE, Backoff
 from tacit.errors import CryptoError, DecodeError, UsageError
 from tacit.lines import lines_of
 from tacit.ports import HttpResponse, TransportError
 from tacit.problem import read_problem
+from tacit.retry_after import retry_after
 from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 from tacit.service.base.vouched import ASK_SECONDS

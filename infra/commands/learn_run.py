@@ -13,7 +13,7 @@ import typer
 from infra.authoring.recipe_options import AnalystKey
 from infra.stacks.command_options import AsJson, StateDir, checked_name, layout_of, policy_of, read_file
 from infra.views.terminal import answers, notes, print_json
-from tacit.adapters.disk.files import is_readable
+from tacit.adapters.disk.named_files import is_readable
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.extras import require_extra

@@ -9,7 +9,8 @@ import typer
 
 from infra.base.flags import AsJson
 from infra.stacks.layout import Layout, load_layout
-from tacit.adapters.disk.files import read_bounded, write_answer
+from tacit.adapters.disk.files import read_bounded
+from tacit.adapters.disk.named_files import write_answer
 from tacit.adapters.network.http import HttpTransport
 
 if TYPE_CHECKING:

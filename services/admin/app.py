@@ -49,16 +49,7 @@ from tacit.models.parties import Parties
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.operations.pace import Pace
 from tacit.operations.results import CollectorAccess
-from tacit.service.app import (
-    HEALTH_PROBLEMS,
-    Handler,
-    ServiceEnv,
-    add_driver,
-    add_store,
-    ask_time,
-    heed_expect,
-    make_app,
-)
+from tacit.service.app import HEALTH_PROBLEMS, Handler, ServiceEnv, add_driver, ask_time, heed_expect, make_app
 from tacit.service.base.hsm import HsmKey
 from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import REQUEST, RequestId
@@ -68,6 +59,7 @@ from tacit.service.base.vouched import EarlierClock, LaterClock
 from tacit.service.documents.openapi import add_described
 from tacit.service.http.callers import Callers
 from tacit.service.http.live_tokens import ShownToken
+from tacit.service.stores import add_store
 from tacit.signing import Signer
 from tacit.tlog.canonical import parse_json, validated
 

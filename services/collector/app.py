@@ -21,10 +21,11 @@ from tacit.adapters.network.origins import require_secure_url
 from tacit.aggregator.credentials import report_keys
 from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.service.announcements import wake_on_announcements
-from tacit.service.app import HEALTH_PROBLEMS, ServiceEnv, add_driver, add_store, make_app
+from tacit.service.app import HEALTH_PROBLEMS, ServiceEnv, add_driver, make_app
 from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.http.live_tokens import ShownToken
 from tacit.service.operated import OPERATED
+from tacit.service.stores import add_store
 
 NAME = "collector"
 COLLECTOR = web.AppKey("collector", Collector)

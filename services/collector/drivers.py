@@ -8,9 +8,9 @@ from typing import Protocol
 from services.collector.config import PublishConfig
 from services.collector.records import Result
 from tacit import media_types
-from tacit.answers import retry_after
 from tacit.counting_words import counted
 from tacit.ports import TransportError
+from tacit.retry_after import retry_after
 from tacit.service.app import ServiceEnv
 from tacit.service.base.store import Transactions
 from tacit.service.http.live_tokens import ShownToken

@@ -16,7 +16,6 @@ from services.collector.records import Collection, CollectionState
 from tacit import media_types
 from tacit.adapters.network.origins import origin_of
 from tacit.aggregator.work import creation
-from tacit.answers import retry_after
 from tacit.codec import unb64url
 from tacit.errors import Refusal
 from tacit.messages import BatchMode
@@ -24,6 +23,7 @@ from tacit.models.interfaces.one_server_collector import OneServerSource
 from tacit.models.secure_aggregation.collector import DapSource
 from tacit.ports import HttpResponse
 from tacit.problem import problem_type
+from tacit.retry_after import retry_after
 from tacit.roles.batches import INTERVAL_OPEN_PROBLEM
 from tacit.service.app import ServiceEnv
 from tacit.service.http.live_tokens import ShownToken

@@ -12,11 +12,12 @@ from typing import Any, Protocol
 
 from services.collector.records import Collection, CollectionState, Result
 from services.collector.store import CollectorStore
-from tacit.answers import is_final, retry_after
+from tacit.answers import is_final
 from tacit.backoff import LONGEST_PAUSE, Backoff
 from tacit.models.interfaces.collector import Source
 from tacit.ports import HttpResponse
 from tacit.problem import read_problem
+from tacit.retry_after import retry_after
 from tacit.roles.collector import AggregateResult
 from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger

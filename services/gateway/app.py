@@ -22,22 +22,14 @@ from tacit.errors import UsageError
 from tacit.message_frames import MOST_UPLOAD_BYTES
 from tacit.multibuffer.library import level
 from tacit.native_level import BATCHES
-from tacit.service.app import (
-    CLOCK_BOUND,
-    HEALTH_PROBLEMS,
-    METRICS,
-    ServiceEnv,
-    add_driver,
-    add_store,
-    make_app,
-    show_kernels,
-    voucher_of,
-)
+from tacit.service.app import CLOCK_BOUND, HEALTH_PROBLEMS, METRICS, ServiceEnv, add_driver, make_app, voucher_of
 from tacit.service.base.keys import open_signing_key
 from tacit.service.base.marks import watermark_of
 from tacit.service.http.callers import Callers, tokens_of
+from tacit.service.kernels import show_kernels
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED, HeldKey
+from tacit.service.stores import add_store
 
 _PUBLISH_SECONDS = 5.0
 _KEEP_SECONDS = 60.0

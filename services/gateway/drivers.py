@@ -8,10 +8,10 @@ import re
 from services.gateway.logged import read_shown
 from services.gateway.ports import ReplayWindow
 from services.gateway.service import Gateway
-from tacit.answers import retry_after
 from tacit.backoff import LONGEST_PAUSE, Backoff
 from tacit.media_types import JSON
 from tacit.ports import HttpResponse, Transport, TransportError
+from tacit.retry_after import retry_after
 from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 from tacit.service.base.vouched import UNVOUCHED

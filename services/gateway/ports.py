@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from tacit.service.readiness import Durable
+from tacit.service.stores import Durable
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from tacit.adapters.databases.upsert import Int64
 from tacit.adapters.databases.watermark import Watermark
 from tacit.errors import Unavailable
 from tacit.ports import Clock
-from tacit.service.readiness import Durable
+from tacit.service.stores import Durable
 
 if TYPE_CHECKING:  # a gateway that uses no Redis imports no client of it
     from tacit.adapters.messaging.redis_replay import RedisSeen

@@ -22,12 +22,13 @@ from tacit.aggregator.participant import AggregatorParticipant
 from tacit.aggregator.parties import PARTIES, Parties
 from tacit.messages import Role
 from tacit.roles.crypto import OPENSSL, JobCrypto
-from tacit.service.app import HEALTH_PROBLEMS, ServiceEnv, add_store, make_app
+from tacit.service.app import HEALTH_PROBLEMS, ServiceEnv, make_app
 from tacit.service.base.marks import watermark_of
 from tacit.service.http.callers import Callers
 from tacit.service.http.limits import ByteBudget
 from tacit.service.http.live_tokens import AcceptedTokens
 from tacit.service.operated import OPERATED
+from tacit.service.stores import add_store
 from tacit.version import DAP_18, DapVersion
 
 NAME = "helper"

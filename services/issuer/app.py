@@ -26,7 +26,6 @@ from tacit.service.app import (
     SERVICE_ENV,
     ServiceEnv,
     add_driver,
-    add_store,
     ask_time,
     heed_expect,
     make_app,
@@ -35,6 +34,7 @@ from tacit.service.base.marks import watermark_of
 from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED
+from tacit.service.stores import add_store
 from tacit.tokens.directory import WELL_KNOWN_PATH
 
 NAME = "issuer"

@@ -23,10 +23,11 @@ import gmpy2
 from services.issuer.config import IssuerConfig
 from services.issuer.store import IssuerStore, StoredKey
 from tacit import media_types
-from tacit.answers import may_pass, unanswered
+from tacit.answers import may_pass
 from tacit.codec import b64url
 from tacit.errors import REFUSAL_PREFIX, Abort, DecodeError, Fatal
 from tacit.problem import problem_type
+from tacit.retry_after import unanswered
 from tacit.service.app import ServiceEnv, voucher_of
 from tacit.service.base.group_commit import GroupCommitter
 from tacit.service.base.keys import read_signing_key

@@ -36,13 +36,14 @@ from tacit.aggregator.yield_looks import YieldLooks
 from tacit.messages import Role
 from tacit.models.parties import SHUFFLER
 from tacit.roles.crypto import OPENSSL, JobCrypto
-from tacit.service.app import COUNT, HEALTH_PROBLEMS, ServiceEnv, add_driver, add_store, make_app
+from tacit.service.app import COUNT, HEALTH_PROBLEMS, ServiceEnv, add_driver, make_app
 from tacit.service.base.marks import watermark_of
 from tacit.service.fast_routes import add_fast_route
 from tacit.service.http.callers import Callers, gateway_tokens, tokens_of
 from tacit.service.http.limits import ByteBudget
 from tacit.service.http.live_tokens import Accepted, ShownToken
 from tacit.service.operated import OPERATED
+from tacit.service.stores import add_store
 from tacit.version import DAP_18, DapVersion
 
 NAME = "leader"

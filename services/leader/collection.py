@@ -21,7 +21,7 @@ from tacit.adapters.waiting import first_of
 from tacit.aggregator.parties import Parties
 from tacit.aggregator.records import Batch
 from tacit.aggregator.work import creation, resource_id
-from tacit.answers import is_final, retry_after
+from tacit.answers import is_final
 from tacit.dap_errors import DapAbort, DapProblem
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal
 from tacit.messages import (
@@ -37,6 +37,7 @@ from tacit.messages import (
 )
 from tacit.ports import HttpResponse, TransportError
 from tacit.problem import read_problem
+from tacit.retry_after import retry_after
 from tacit.roles import batches
 from tacit.roles.aggregator import Party, Tally
 from tacit.roles.release_noise import noisy_share

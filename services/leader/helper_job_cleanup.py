@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 
 from services.leader.records import AnsweredJob
 from services.leader.store import LeaderStore
-from tacit.answers import retry_after
 from tacit.errors import DAP_ERROR_PREFIX
 from tacit.ports import HttpResponse, TransportError
 from tacit.problem import problem_type
+from tacit.retry_after import retry_after
 from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 from tacit.service.http.live_tokens import ShownToken

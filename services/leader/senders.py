@@ -16,8 +16,8 @@ from tacit.models.parties import SHUFFLER
 from tacit.service.app import ServiceEnv
 from tacit.service.http.callers import Callers, gateway_roles
 from tacit.service.http.fast_reader import Asking
-from tacit.service.http.limits import SourceBudget
 from tacit.service.http.server import source_of_request
+from tacit.service.http.source_budget import SourceBudget
 from tacit.task import Task
 
 NOT_ALLOWED = "urn:tacit:problem:sender-not-allowed"

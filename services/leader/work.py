@@ -25,11 +25,11 @@ from tacit import media_types
 from tacit.adapters.databases.signals import Wakeup
 from tacit.aggregator.records import ACCEPTED, OutcomeRow
 from tacit.aggregator.work import creation, resource_url
-from tacit.answers import retry_after
 from tacit.dap_errors import ReportError
 from tacit.errors import DecodeError, Fatal
 from tacit.messages import BatchMode, Role
 from tacit.ports import HttpResponse, TransportError
+from tacit.retry_after import retry_after
 from tacit.roles.aggregator import Party, Rejection
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.roles.jobs import LeaderJob, chunk_size, encode_request, finish_leader, held_together, prepare_leader

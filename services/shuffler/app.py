@@ -28,13 +28,14 @@ from tacit.models.interfaces.server import ServerSide
 from tacit.models.parties import SHUFFLER
 from tacit.models.servers import shuffler_side
 from tacit.roles.analyzer import AnalyzerParty
-from tacit.service.app import HEALTH_PROBLEMS, ServiceEnv, add_driver, add_store, make_app
+from tacit.service.app import HEALTH_PROBLEMS, ServiceEnv, add_driver, make_app
 from tacit.service.base.keys import read_signing_key
 from tacit.service.base.marks import watermark_of
 from tacit.service.http.callers import Callers, gateway_tokens, tokens_of
 from tacit.service.http.limits import ByteBudget
 from tacit.service.http.live_tokens import ShownToken
 from tacit.service.operated import OPERATED
+from tacit.service.stores import add_store
 from tacit.task.onward import ToAnalyzer, ToLeader
 
 NAME = SHUFFLER

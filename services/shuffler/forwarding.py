@@ -15,10 +15,10 @@ from services.shuffler.config import ShufflerConfig
 from services.shuffler.records import Outgoing
 from services.shuffler.store import ShufflerStore
 from tacit.aggregator.parties import PartyTable
-from tacit.answers import retry_after
 from tacit.backoff import LONGEST_PAUSE, Backoff
 from tacit.errors import RolledBack
 from tacit.ports import TransportError
+from tacit.retry_after import retry_after
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.roles.batches import RATE_FACTOR
 from tacit.roles.shuffled import shuffled

@@ -15,10 +15,10 @@ from tacit import media_types
 from tacit.aggregator.batch_yield import LOOKS, Look, look_document
 from tacit.aggregator.parties import PartyTable
 from tacit.aggregator.yield_looks import YieldLooks, looks_due
-from tacit.answers import retry_after
 from tacit.backoff import LONGEST_PAUSE, Backoff
 from tacit.errors import Abort
 from tacit.ports import TransportError
+from tacit.retry_after import retry_after
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger

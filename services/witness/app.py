@@ -14,11 +14,12 @@ from services.witness.store import WitnessStore
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.logview.whole import MAX_BUNDLE
-from tacit.service.app import HEALTH_PROBLEMS, METRICS, ServiceEnv, add_store, ask_time, heed_expect, make_app
+from tacit.service.app import HEALTH_PROBLEMS, METRICS, ServiceEnv, ask_time, heed_expect, make_app
 from tacit.service.base.marks import watermark_of
 from tacit.service.http.callers import Callers
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED, HeldKey
+from tacit.service.stores import add_store
 from tacit.tlog.witnessing import MAX_ADD_CHECKPOINT
 
 NAME = "witness"

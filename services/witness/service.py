@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from services.witness.config import WitnessConfig, WitnessedLog
 from services.witness.store import Moved, Twice, Witnessed, WitnessStore
 from tacit.adapters.databases.recovery import Recovery
-from tacit.answers import unanswered
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.logview.log_source import log_at
 from tacit.logview.whole import read_entries
 from tacit.problem import problem_type
+from tacit.retry_after import unanswered
 from tacit.service.app import ServiceEnv, require_no_doubt
 from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import get_logger

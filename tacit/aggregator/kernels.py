@@ -6,7 +6,7 @@ from aiohttp import web
 
 from tacit.multibuffer.library import level as batch_level
 from tacit.native_level import BATCHES, PRIO3
-from tacit.service.app import show_kernels
+from tacit.service.kernels import show_kernels
 from tacit.vdaf.native import level as prio3_level
 
 

@@ -22,7 +22,7 @@ from tacit.aggregator.config import LogConfig
 from tacit.aggregator.participant import Signatory
 from tacit.aggregator.records import OPEN_STATES, TaskRow, TaskState
 from tacit.aggregator.store import CommonTx, SqlStore
-from tacit.answers import is_final, retry_after
+from tacit.answers import is_final
 from tacit.backoff import LONGEST_PAUSE, Backoff
 from tacit.codec import b64url
 from tacit.errors import DecodeError
@@ -34,6 +34,7 @@ from tacit.problem import problem_type
 from tacit.recipe.charges import charge_of, is_refundable, series_charges
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
+from tacit.retry_after import retry_after
 from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf

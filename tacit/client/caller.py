@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from tacit.answers import may_pass, retry_after
+from tacit.answers import may_pass
 from tacit.backoff import Backoff
 from tacit.client.errors import ApiError, error_of
 from tacit.codec import b64url
@@ -22,6 +22,7 @@ from tacit.errors import DecodeError
 from tacit.media_types import JSON
 from tacit.operations.calls import NoAnswerError
 from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
+from tacit.retry_after import retry_after
 
 PAUSES: Final = Backoff(0.25, 8.0)
 _KEY_BYTES = 16

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tacit.adapters.network.http_stream import Streams
-from tacit.answers import may_pass, unanswered
+from tacit.answers import may_pass
 from tacit.client.caller import PAUSES, Caller, is_stranger
 from tacit.client.errors import error_of
 from tacit.errors import DecodeError
 from tacit.media_types import EVENT_STREAM, is_a
 from tacit.operations.calls import NoAnswerError
 from tacit.ports import TransportError
+from tacit.retry_after import unanswered
 
 PATH: Final = "/v1/events"
 LISTENING: Final = "listening"

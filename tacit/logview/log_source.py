@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import lru_cache
 
-from tacit.answers import unanswered
 from tacit.errors import DecodeError
 from tacit.ports import Transport, TransportError
+from tacit.retry_after import unanswered
 from tacit.tlog.hashes import Hashes, block_of
 
 PROOFS_KEPT = 8

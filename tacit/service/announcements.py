@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator
 from aiohttp import web
 
 from tacit.adapters.messaging.topics import LOG, parse_size
+from tacit.announcer import Announcer
 from tacit.errors import DecodeError
-from tacit.ports import Announcer, Clock
+from tacit.ports import Clock
 from tacit.service.app import SERVICE_ENV, SERVICE_NAME
 from tacit.service.base.backends import AnnouncerConfig, make_announcer
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -33,7 +33,7 @@ from tacit.service.http.problems import problem_response, status_abort, too_larg
 from tacit.service.http.server import connection_of
 from tacit.service.metrics import Metrics, Reading, number_of
 from tacit.service.operated import OPERATED, Operated
-from tacit.service.readiness import PROBE_SECONDS, Durable, Probing, Steps
+from tacit.service.readiness import Steps
 from tacit.time_format import date_field
 
 DRIVER_STOP_SECONDS = 20.0
@@ -81,7 +81,6 @@ DRIVERS: web.AppKey[list[Driver]] = web.AppKey("drivers", list)
 HEALTH_PROBLEMS: web.AppKey[list[Callable[[], str]]] = web.AppKey("troubles", list)
 """Each function describes in a few public words what keeps the service from working, or returns an empty text; shown by
 the health checks."""
-PROBES: web.AppKey[list[Probing]] = web.AppKey("probes", list)
 STEPS = web.AppKey("steps", Steps)
 METRICS = web.AppKey("metrics", Metrics)
 CLOCK_BOUND = web.AppKey("clock_bound", bool)
@@ -121,7 +120,6 @@ def make_app(
         deps.vouched.doubt,
     ]
     app[CLOCK_BOUND] = False
-    app[PROBES] = []
     app[STEPS] = Steps(deps.clock)
     app[KERNELS] = {}
     app[METRICS] = metrics
@@ -148,17 +146,7 @@ def add_driver(
     """
     app[DRIVERS].append(driver)
     doing = doing or type(driver).__name__
-    return _run_beside(app, driver if in_doubt else _WhileClockIsSure(app, driver), idle_seconds, doing)
-
-
-def add_store(app: web.Application, store: Callable[[], Durable | None]) -> None:
-    """Let the health checks report why ``store`` (None while it is not open) cannot write, and probe it while the app
-    runs. Register it after what opens it. With ``ServiceEnv.background`` false it is only listed in ``app[PROBES]``."""
-    probing = Probing(store, app[SERVICE_ENV].clock, app[METRICS].wrote)
-    app[PROBES].append(probing)
-    app[HEALTH_PROBLEMS].append(probing.trouble)
-    app[METRICS].add("tacit_store_well", number_of(lambda: float(not probing.trouble())))
-    _run_beside(app, probing, PROBE_SECONDS, "writing to the store")
+    return run_beside(app, driver if in_doubt else _WhileClockIsSure(app, driver), idle_seconds, doing)
 
 
 class _WhileClockIsSure:
@@ -200,7 +188,7 @@ def require_no_doubt(deps: ServiceEnv, vouched: VouchedTime | None = None) -> No
         raise Abort(CLOCK, status=503, title="The clock of this service is in doubt.", headers=headers)
 
 
-def _run_beside(app: web.Application, driver: Driver, idle_seconds: float, doing: str) -> asyncio.Event:
+def run_beside(app: web.Application, driver: Driver, idle_seconds: float, doing: str) -> asyncio.Event:
     """Run ``driver`` while the app runs; at the end its step may go on for ``DRIVER_STOP_SECONDS``."""
     wake = asyncio.Event()
     told = functools.partial(app[STEPS].told, doing)
@@ -378,25 +366,6 @@ async def _healthz(request: web.Request) -> web.Response:
     """Liveness: the process answers, whatever else is wrong."""
     page, found = _page(request.app), _troubles(request.app)
     return web.json_response({**page, "status": "trouble", "trouble": "; ".join(found)} if found else page)
-
-
-def show_kernels(app: web.Application, probes: Mapping[str, Callable[[], str]]) -> None:
-    """Let the readiness page say on which kernels the process works: by what they compute, the path that a probe
-    returns (``tacit.native_level``). The probes, which may compile, run once beside requests from the start on; with
-    ``ServiceEnv.background`` false, none does."""
-
-    async def looking(app: web.Application) -> AsyncIterator[None]:
-        async def look() -> None:
-            for name, probe in probes.items():
-                app[KERNELS][name] = await asyncio.to_thread(probe)
-
-        task = asyncio.ensure_future(look()) if app[SERVICE_ENV].background else None
-        yield
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    app.cleanup_ctx.append(looking)
 
 
 async def _readyz(request: web.Request) -> web.Response:

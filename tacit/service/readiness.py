@@ -1,75 +1,21 @@
-"""Whether a service can work: the present state of its stores, its background work and its certificates.
+"""Whether a service can work: the present state of its background work, beside that of its stores
+(``tacit.service.stores``).
 
-Liveness is separate: any answer of the process shows it. Requests to the health checks cause no writes: the process
-itself probes the stores every ``PROBE_SECONDS``, so that an outage and its end are noticed even when nobody sends
-requests.
+Liveness is separate: any answer of the process shows it. Requests to the health checks cause no writes.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from tacit.errors import Refusal, TacitError, Unavailable
 from tacit.ports import Clock, TransportError
 
-PROBE_SECONDS = 5.0
-PATIENCE_SECONDS = 20.0
-"""Seconds after which a write that has not returned is a problem by itself."""
 LEAST_WINDOW = 60.0
 """Seconds of the shortest window in which successes of background work are recorded."""
 FAILURES = 3
 """Failures of a driver in a row before they are reported: a peer that restarts should not be."""
-
-
-class Durable(Protocol):
-    """Where a service keeps what it must not lose."""
-
-    @property
-    def trouble(self) -> str:
-        """In a few public words, the problem that the last writes met; empty where they succeeded."""
-        ...
-
-    async def probe(self) -> None:
-        """Write a little, durably. Raises what any write raises."""
-        ...
-
-
-class Probing:
-    """A driver that writes to ``store``, once it is open, whether or not anybody else does."""
-
-    def __init__(self, store: Callable[[], Durable | None], clock: Clock, wrote: Callable[[float], None]) -> None:
-        """``wrote`` is called with the seconds that each successful probe took."""
-        self._store = store
-        self._clock = clock
-        self._wrote = wrote
-        self._since: float | None = None
-
-    async def step(self) -> int:
-        """Probe once. Always returns 0: the next probe comes when it is due."""
-        store = self._store()
-        if store is None:
-            return 0
-        self._since = self._clock.now()
-        try:
-            await store.probe()
-            self._wrote(self._clock.now() - self._since)
-        except (TacitError, TransportError, OSError):
-            if not store.trouble:  # an error that the store does not explain itself
-                raise
-        finally:
-            self._since = None
-        return 0
-
-    def trouble(self) -> str:
-        """The store's problem, or that it does not answer."""
-        store = self._store()
-        if store is not None and store.trouble:
-            return store.trouble
-        waited = 0.0 if self._since is None else self._clock.now() - self._since
-        return f"the store has not answered for {waited:.0f} s" if waited > PATIENCE_SECONDS else ""
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ import pytest
 from infra.backing.mosquitto import MosquittoServer
 from tacit.adapters.messaging.mqtt import Broker, MqttAnnouncer
 from tacit.adapters.system import OsEntropy, ShiftedClock, SystemClock
-from tacit.ports import MAX_ANNOUNCEMENT, Announcement, Announcer, Subscription
+from tacit.announcer import MAX_ANNOUNCEMENT, Announcement, Announcer, Subscription
 from tests.conftest import PUBLISHER, PUBLISHER_PASSWORD
 from tests.kit.announcer import MemoryAnnouncer
 

@@ -15,8 +15,8 @@ from infra.base.free_ports import free_ports
 from tacit.adapters.messaging.redis_replay import RedisSeen
 from tacit.adapters.messaging.topics import LOG
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.announcer import Announcement
 from tacit.errors import UsageError
-from tacit.ports import Announcement
 from tacit.service.base.backends import AnnouncerConfig, RedisConfig, make_announcer
 from tacit.service.base.secret_files import read_secret, write_secret
 from tests.certificates import Authority

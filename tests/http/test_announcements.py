@@ -30,9 +30,10 @@ from tacit import ohttp
 from tacit.adapters.messaging.mqtt import Broker, MqttAnnouncer
 from tacit.adapters.messaging.topics import KEYS, LOG, RECIPES, encode_size, parse_size
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.announcer import MAX_ANNOUNCEMENT, Announcement, Subscription
 from tacit.codec import b64url
 from tacit.errors import DecodeError, UsageError
-from tacit.ports import MAX_ANNOUNCEMENT, Announcement, HttpResponse, Subscription, TransportError
+from tacit.ports import HttpResponse, TransportError
 from tacit.service.announcements import wake_on_announcements
 from tacit.service.app import ServiceEnv, make_app
 from tacit.service.base.backends import AnnouncerConfig, RedisConfig, make_announcer

@@ -30,8 +30,9 @@ from tacit import media_types
 from tacit.errors import Unavailable
 from tacit.messages import Report, Role, UploadRequest
 from tacit.ports import HttpResponse
-from tacit.service.app import PROBES, UNAVAILABLE
+from tacit.service.app import UNAVAILABLE
 from tacit.service.http.limits import RETRY_AFTER
+from tacit.service.stores import PROBES
 from tests.conftest import skip_or_fail
 from tests.http.aggregator_pair import both_aggregators
 from tests.http.test_agent_upload import KIT as AGENT_KIT

@@ -35,8 +35,9 @@ from tacit.errors import NoRoom, Refusal, RolledBack, Unavailable
 from tacit.operations.status import ProcessStatus
 from tacit.ports import TransportError
 from tacit.problem import OF_GATEWAY, party_of
-from tacit.service.app import PROBES, UNAVAILABLE, ServiceEnv, add_driver, add_store, make_app
-from tacit.service.readiness import FAILURES, PATIENCE_SECONDS, PROBE_SECONDS
+from tacit.service.app import UNAVAILABLE, ServiceEnv, add_driver, make_app
+from tacit.service.readiness import FAILURES
+from tacit.service.stores import PATIENCE_SECONDS, PROBE_SECONDS, PROBES, add_store
 from tests.http.gateway_stage import Start, problem
 from tests.http.test_agent_upload import World, scheduled, world  # noqa: F401 - a fixture
 from tests.http.test_full_disk import Disk, make_disk  # noqa: F401 - a fixture
@@ -263,7 +264,7 @@ def test_every_service_that_keeps_something_is_probed(tmp_path: Path) -> None:
         service = deployable(name)
         deps = ServiceEnv(SimClock(), ENTROPY, InProcessTransport(), background=False)
         app: web.Application = service.create_app(service.load(layout.configs[name]), deps)
-        probed |= {name} if app[PROBES] else set()
+        probed |= {name} if app.get(PROBES) else set()
     assert probed == {*SERVICES, "witness_1"} - {"relay"}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tacit.adapters.messaging.memory import Latest, checked_announcement
-from tacit.ports import Announcement
+from tacit.announcer import Announcement
 
 
 class MemoryAnnouncer:

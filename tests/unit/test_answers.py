@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from client_agent.resting import RestingTransport
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
-from tacit.answers import LONGEST_RETRY_AFTER, is_final, may_pass, retry_after, unanswered
+from tacit.answers import is_final, may_pass
 from tacit.backoff import Backoff
 from tacit.dap_errors import DapProblem
 from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX
 from tacit.ports import Clock, HttpResponse, TransportError
+from tacit.retry_after import LONGEST_RETRY_AFTER, retry_after, unanswered
 
 NOW = 1_790_000_000.0
 PAGES = [b"", b"<html><title>429 Too Many Requests</title></html>", b"{", b'{"title": "Not Found"}', b"[" * 10_000]

@@ -41,7 +41,7 @@ from infra.stacks.command_options import (
 )
 from infra.stacks.layout import Layout
 from infra.views.terminal import answers, plain_table, print_json, span, styled
-from tacit.adapters.disk.files import is_readable
+from tacit.adapters.disk.named_files import is_readable
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError

@@ -23,7 +23,7 @@ from infra.stacks.command_options import (
     write_file,
 )
 from infra.views.terminal import answers, json_text, notes, print_json, span
-from tacit.adapters.disk.files import is_readable
+from tacit.adapters.disk.named_files import is_readable
 from tacit.adapters.system import SystemClock
 from tacit.counting_words import counted
 from tacit.errors import DecodeError, UsageError

@@ -20,7 +20,7 @@ from infra.stacks.command_options import (
     transport_of,
 )
 from infra.views.terminal import answers, print_json
-from tacit.adapters.disk.files import is_readable
+from tacit.adapters.disk.named_files import is_readable
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:

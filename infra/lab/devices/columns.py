@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, Final, TextIO
 
 from client_agent.data.csv_rows import SEPARATORS, MalformedCsvError, table_of
-from tacit.adapters.disk.files import open_seekable
+from tacit.adapters.disk.named_files import open_seekable
 from tacit.counting_words import counted
 from tacit.errors import UsageError
 

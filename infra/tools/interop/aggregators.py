@@ -28,8 +28,8 @@ from tacit.multibuffer.library import kernels
 from tacit.roles.aggregator import Party
 from tacit.roles.crypto import OPENSSL, JobCrypto
 from tacit.service.app import ServiceEnv
-from tacit.service.http.limits import SourceBudget
 from tacit.service.http.live_tokens import NO_TOKEN
+from tacit.service.http.source_budget import SourceBudget
 from tacit.version import DapVersion
 
 

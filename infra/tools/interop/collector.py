@@ -22,8 +22,9 @@ from tacit.hpke import KeyPair
 from tacit.messages import BatchMode, Interval, Role
 from tacit.models.secure_aggregation.collector import DapSource
 from tacit.roles.collector import AggregateResult
-from tacit.service.app import ServiceEnv, add_driver, add_store, make_app
+from tacit.service.app import ServiceEnv, add_driver, make_app
 from tacit.service.http.live_tokens import NO_TOKEN
+from tacit.service.stores import add_store
 from tacit.task import Task
 from tacit.vdaf.prio3 import Prio3Count, Prio3Sum
 from tacit.version import DapVersion

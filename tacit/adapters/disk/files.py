@@ -6,17 +6,14 @@ import contextlib
 import errno
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Final, cast
+from typing import BinaryIO, Final
 
 from tacit.errors import UsageError
 
 DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 """What a write meets where the disk is full or broken: the same write may succeed later."""
-IN_MEMORY: Final = 1 << 24
-"""Bytes of a pipe that are kept in memory."""
 
 
 def sync_folder(folder: Path) -> None:
@@ -40,43 +37,11 @@ def open_file(path: Path) -> BinaryIO:
     except ValueError as error:
         raise UsageError(f"{path}: not a valid file name") from error
     kind = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(kind) and not (stat.S_ISFIFO(kind) and _is_device(path)):
+    if not stat.S_ISREG(kind) and not (stat.S_ISFIFO(kind) and is_device(path)):
         os.close(descriptor)
         raise UsageError(f"{path}: {'Is a directory' if stat.S_ISDIR(kind) else 'not a regular file'}")
     os.set_blocking(descriptor, True)
     return os.fdopen(descriptor, "rb")
-
-
-def open_seekable(path: Path, most: int = 1 << 32) -> BinaryIO:
-    """Open as ``open_file`` does, for a reader that goes back to the beginning: a pipe is copied first, in memory or,
-    if it is long, into a temporary file without a name. Raises ``UsageError``, also for a pipe of more than ``most``
-    bytes."""
-    with contextlib.ExitStack() as stack:
-        file = stack.enter_context(open_file(path))
-        if file.seekable():
-            stack.pop_all()
-            return file
-        copy = stack.enter_context(tempfile.SpooledTemporaryFile(IN_MEMORY))
-        try:
-            while piece := file.read(IN_MEMORY // 16):
-                copy.write(piece)
-                if copy.tell() > most:
-                    raise UsageError(f"{path}: larger than {most} bytes")
-            copy.seek(0)
-        except OSError as error:
-            raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
-        file.close()
-        stack.pop_all()
-        return cast("BinaryIO", copy)
-
-
-def is_readable(path: Path) -> bool:
-    """Whether ``open_file`` would take ``path``, for commands that take a name where there is no such file."""
-    try:
-        kind = path.stat().st_mode
-    except (OSError, ValueError):
-        return False
-    return stat.S_ISREG(kind) or (stat.S_ISFIFO(kind) and _is_device(path))
 
 
 def read_bounded(path: Path, most: int) -> bytes:
@@ -98,18 +63,6 @@ def replace_file(path: Path, data: bytes) -> None:
         draft.write_bytes(data)
 
 
-def write_answer(path: Path, data: bytes) -> None:
-    """``replace_file`` for a path that a person named: a terminal or pipe, such as ``/dev/stdout``, takes ``data`` as
-    it is. Raises ``UsageError``."""
-    if not _is_device(path) and not path.is_fifo():
-        replace_file(path, data)
-        return
-    try:
-        path.write_bytes(data)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror or 'cannot be written'}") from error
-
-
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A new file beside ``path``, for the block to write; at its end it becomes ``path``, so that a full disk, an error
@@ -117,7 +70,7 @@ def replacing(path: Path) -> Iterator[Path]:
     link is replaced, never written through, and an existing file's mode stays. Raises ``UsageError``."""
     draft = path.with_name(f".{path.stem[:200]}.{os.getpid()}.new{path.suffix}")
     try:
-        if _is_device(path) or (path.exists() and not path.is_file()):
+        if is_device(path) or (path.exists() and not path.is_file()):
             raise UsageError(f"{path}: not a regular file")
         try:
             os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
@@ -145,6 +98,6 @@ def is_private(status: os.stat_result) -> bool:
     return not stat.S_IMODE(status.st_mode) & 0o077 & ~given
 
 
-def _is_device(path: Path) -> bool:
+def is_device(path: Path) -> bool:
     """Whether ``path`` is below ``/dev``; a file in ``/dev/shm`` is one like others."""
     return path.is_relative_to("/dev") and not path.is_relative_to("/dev/shm")  # noqa: S108 - compared only

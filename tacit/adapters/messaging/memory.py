@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from tacit.ports import MAX_ANNOUNCEMENT, Announcement
+from tacit.announcer import MAX_ANNOUNCEMENT, Announcement
 
 
 def checked_announcement(topic: str, payload: bytes) -> Announcement:

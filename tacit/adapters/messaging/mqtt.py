@@ -21,7 +21,8 @@ from tacit.adapters.messaging.outage import Outage, TellOutage, unreported
 from tacit.adapters.network.happy_eyeballs import open_socket
 from tacit.adapters.network.tls import LiveContext
 from tacit.adapters.waiting import first_of
-from tacit.ports import MAX_ANNOUNCEMENT, Announcement, Clock, Entropy
+from tacit.announcer import MAX_ANNOUNCEMENT, Announcement
+from tacit.ports import Clock, Entropy
 
 ANSWER_SECONDS = 5.0
 CLOSE_SECONDS = 8.0

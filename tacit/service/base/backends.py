@@ -15,8 +15,9 @@ from pydantic import Field
 from tacit.adapters.messaging.outage import TellOutage
 from tacit.adapters.network.origins import is_loopback
 from tacit.adapters.network.tls import LiveContext, private_context, tls_reason
+from tacit.announcer import Announcer
 from tacit.errors import UsageError
-from tacit.ports import Announcer, Clock, Entropy
+from tacit.ports import Clock, Entropy
 from tacit.service.base.config_files import ConfigPath, Frozen
 from tacit.service.base.log import get_logger
 from tacit.service.base.secret_files import files_beside, read_secret
