@@ -134,7 +134,13 @@ class Attester:
                 expires=window.not_after + self._config.quota_grace_seconds,
             )
         )
-        self._settle(outcome)
+        if outcome is DebitResult.CHALLENGE_USED:
+            raise self._refuse("challenge")
+        if outcome is DebitResult.FORGOTTEN:
+            raise _closed()
+        if outcome is DebitResult.EXHAUSTED:
+            self._refusals["quota"] += 1
+            raise Abort(QUOTA_PROBLEM, status=429, title="This device has had its token of this slot.")
         self._deps.saw("attester", device=stable[:TAG_SIZE].hex(), epoch=window.epoch, slot=window.slot)
         response = await self._forward(request)
         self._answered[window.epoch, window.slot] += 1
@@ -178,15 +184,6 @@ class Attester:
     def _refuse(self, reason: str) -> Abort:
         self._refusals[reason] += 1
         return _not_attested()
-
-    def _settle(self, result: DebitResult) -> None:
-        if result is DebitResult.CHALLENGE_USED:
-            raise self._refuse("challenge")
-        if result is DebitResult.FORGOTTEN:
-            raise _closed()
-        if result is DebitResult.EXHAUSTED:
-            self._refusals["quota"] += 1
-            raise Abort(QUOTA_PROBLEM, status=429, title="This device has had its token of this slot.")
 
     async def _forward(self, request: TokenRequest) -> bytes:
         """Send a fresh request to the issuer. Nothing of the client's is in it except the 259 bytes of the token

@@ -226,12 +226,9 @@ class Agent:
             new = [live for live in log.recipes if live.recipe.hash not in decided]
             await self._keep_all(await self._decider.decisions(log, new, entries))
             self._watches.keep_only({live.recipe.hash for live in new})
-            await self._note_watches()
-
-    async def _note_watches(self) -> None:
-        if self._watches.trouble != self._told:
-            self._told = self._watches.trouble
-            await note(self._store, Fact.STATE_TROUBLE, self._told, self._deps.clock.now())
+            if self._watches.trouble != self._told:
+                self._told = self._watches.trouble
+                await note(self._store, Fact.STATE_TROUBLE, self._told, self._deps.clock.now())
 
     async def send_due(self) -> float:
         """Try to send every report that is due; returns when the next one is due (POSIX seconds)."""

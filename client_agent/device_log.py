@@ -84,26 +84,22 @@ class DeviceLog:
         view.check_trusted()
         try:
             async with asyncio.timeout(SYNC_SECONDS):
-                await self._sync(view, follow)
+                try:
+                    entries = await self._read(view)
+                except KeysUnknownError:
+                    await self._recover(view)
+                    entries = await self._read(view)
+                if entries is not None:
+                    self._shown = LiveLog.from_entries(entries)
+                    self._key_sets = [entry.leaf for entry in entries if entry.leaf.type is LeafType.OHTTP_CONFIG]
+                    await self._note_directories(entry.leaf for entry in entries)
+                await follow(self._shown)
+                await self._confirm(view)
         except TimeoutError as error:
             raise TransportError("the log's pages did not come in time") from error
         strange = [str(one) for one in view.left_out]
         strange += [f"leaf {index}: {why}" for index, why in self._shown.unreadable]
         return strange[0] if strange else ""
-
-    async def _sync(self, view: LogView, follow: Follow) -> None:
-        """Read the log. If there is no key with which to ask it, first get one from the relay, once."""
-        try:
-            entries = await self._read(view)
-        except KeysUnknownError:
-            await self._recover(view)
-            entries = await self._read(view)
-        if entries is not None:
-            self._shown = LiveLog.from_entries(entries)
-            self._key_sets = [entry.leaf for entry in entries if entry.leaf.type is LeafType.OHTTP_CONFIG]
-            await self._note_directories(entry.leaf for entry in entries)
-        await follow(self._shown)
-        await self._confirm(view)
 
     async def _note_directories(self, leaves: Iterable[SignedLeaf]) -> None:
         """Store the issuer's directories, before any token is requested under one."""
@@ -128,7 +124,12 @@ class DeviceLog:
             await self._opened(view, found)
             shown = {leaf.body_bytes() for leaf in await self._verified(view, found, [*self._keys.leaves, *new])}
             new = [leaf for leaf in new if leaf.body_bytes() in shown]
-        await self._learn_gateway_keys(new)
+        # store the key sets that the log shows, permanently, before any is used
+        self._keys.learn(new, self._clock.now())
+        kept = self._keys.encode()
+        if kept != await self._store.fact(Fact.GATEWAY_KEYS):
+            await self._store.keep({Fact.GATEWAY_KEYS: kept})
+        self._client.use(self._keys.current(self._clock.now()))
 
     async def _relays_key_sets(self) -> KeySets | None:
         """The key sets that the relay serves to everybody, or None if it serves none. Raises ``TransportError``."""
@@ -156,7 +157,9 @@ class DeviceLog:
             entries = probe.accept(Bundle(found.checkpoint, (), found.entries), LeafSigners(self._policy), known)
         except Refusal:
             if probe.state.failure:
-                await self._end_trust(replace(view.state, failure=probe.state.failure, evidence=probe.state.evidence))
+                state = replace(view.state, failure=probe.state.failure, evidence=probe.state.evidence)
+                await self._store.keep({Fact.LOG_STATE: state.encode()})
+                self._view = LogView(self._required, state)
             raise
         return [entry.leaf for entry in entries]
 
@@ -193,10 +196,6 @@ class DeviceLog:
         await self._store.keep({Fact.LOG_STATE: view.state.encode(), Fact.GATEWAY_KEYS: keys.encode()})
         self._client.use(keys.current(now))
 
-    async def _end_trust(self, state: LogState) -> None:
-        await self._store.keep({Fact.LOG_STATE: state.encode()})
-        self._view = LogView(self._required, state)
-
     async def _get(self, path: str) -> bytes | None:
         """The log's answer for ``path``, fetched through the relay; None if it has none."""
         response = await self._client.request("GET", f"{self._config.recipe_server_url}{path}")
@@ -206,11 +205,3 @@ class DeviceLog:
             party = party_of(response.content, "the recipe server")
             raise unanswered(f"{party} answered {response.status}", dict(response.fields), self._clock.now())
         return response.content
-
-    async def _learn_gateway_keys(self, leaves: Iterable[SignedLeaf]) -> None:
-        """Store the key sets that the log shows, permanently, before any is used."""
-        self._keys.learn(leaves, self._clock.now())
-        kept = self._keys.encode()
-        if kept != await self._store.fact(Fact.GATEWAY_KEYS):
-            await self._store.keep({Fact.GATEWAY_KEYS: kept})
-        self._client.use(self._keys.current(self._clock.now()))

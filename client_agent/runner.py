@@ -259,7 +259,10 @@ class Watch:
             self._held = held
             self.report("slots", {"held": held[0], "known": held[1]})
         for entry in await self.store.entries():
-            self._entry(entry)
+            before, self._entries[entry.recipe_hash] = self._entries.get(entry.recipe_hash), entry
+            if before is None or (before.state, before.attempts) != (entry.state, entry.attempts):
+                told: dict[str, str | int | float] = {"recipe": entry.name, "attempts": entry.attempts}
+                self.report(entry.state.value, told | ({"detail": entry.detail} if entry.detail else {}))
 
     async def _trouble(self, fact: Fact) -> None:
         kept = await self.store.fact(fact)
@@ -274,12 +277,6 @@ class Watch:
         if size != self._log_size:
             self._log_size = size
             self.report("log-read", {"entries": size})
-
-    def _entry(self, entry: Entry) -> None:
-        before, self._entries[entry.recipe_hash] = self._entries.get(entry.recipe_hash), entry
-        if before is None or (before.state, before.attempts) != (entry.state, entry.attempts):
-            told: dict[str, str | int | float] = {"recipe": entry.name, "attempts": entry.attempts}
-            self.report(entry.state.value, told | ({"detail": entry.detail} if entry.detail else {}))
 
 
 def _read(path: Path) -> bytes:

@@ -101,18 +101,15 @@ class TokenWallet:
     async def step(self) -> float:
         """Fetch every token that is due; returns when the next one is due (POSIX seconds, ``inf`` for none)."""
         async with self._fetching:
-            return await self._step()
-
-    async def _step(self) -> float:
-        now, due_next = self._clock.now(), NEVER
-        for prefetch in await self._store.prefetches():
-            directory = self._directories.get(prefetch.slot.epoch)
-            if prefetch.settled or directory is None or now >= directory.end:
-                continue
-            after = await self._supervised(prefetch, directory) if prefetch.due_at <= now else prefetch
-            if not after.token:
-                due_next = min(due_next, after.due_at)
-        return due_next
+            now, due_next = self._clock.now(), NEVER
+            for prefetch in await self._store.prefetches():
+                directory = self._directories.get(prefetch.slot.epoch)
+                if prefetch.settled or directory is None or now >= directory.end:
+                    continue
+                after = await self._supervised(prefetch, directory) if prefetch.due_at <= now else prefetch
+                if not after.token:
+                    due_next = min(due_next, after.due_at)
+            return due_next
 
     async def held(self, slot: Slot) -> HeldToken | None:
         """The unspent token of ``slot``, or None."""

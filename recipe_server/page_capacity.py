@@ -101,7 +101,11 @@ class PageCapacity:
         set_end = (KEY_SETS.c.period + 2) * KEY_SETS.c.rotation_seconds
         found.keys = await self._sum(DIRECTORIES, directory_end > gone) + await self._sum(KEY_SETS, set_end > int(now))
         found.voids = await self._sum(VOIDS, VOIDS.c.published_at > gone)
-        await self._recipes(found, gone)
+        joined = sa.join(RECIPES, ENTRIES, ENTRIES.c.position == RECIPES.c.position)
+        columns = (RECIPES.c.analyst, sa.func.count(), sa.func.sum(_ENCODED))
+        live = sa.select(*columns).select_from(joined).where(RECIPES.c.ends_at > gone).group_by(RECIPES.c.analyst)
+        for analyst, count, size in await self._connection.execute(live):
+            found.add(analyst, int(size) + int(count) * recipe_bytes(0))
         await self._censuses(found, min(counted, gone))
         series = {one.index: one.analyst for one in await SeriesRows(self._connection).live(gone, policy)}
         sizes = sa.select(ENTRIES.c.position, _ENCODED).where(ENTRIES.c.position.in_(series))
@@ -115,13 +119,6 @@ class PageCapacity:
         statement = sa.select(sa.func.count(), sa.func.sum(_ENCODED)).select_from(joined).where(live)
         count, size = (await self._connection.execute(statement)).one()
         return int(size or 0) + int(count) * entry_bytes(0)
-
-    async def _recipes(self, found: Taken, gone: int) -> None:
-        joined = sa.join(RECIPES, ENTRIES, ENTRIES.c.position == RECIPES.c.position)
-        columns = (RECIPES.c.analyst, sa.func.count(), sa.func.sum(_ENCODED))
-        live = sa.select(*columns).select_from(joined).where(RECIPES.c.ends_at > gone).group_by(RECIPES.c.analyst)
-        for analyst, count, size in await self._connection.execute(live):
-            found.add(analyst, int(size) + int(count) * recipe_bytes(0))
 
     async def _censuses(self, found: Taken, counted: int) -> None:
         """Add the censuses that count, each with its recipe, which may be over, and with both shares."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass
 
-from recipe_server.records import PublishedResult
 from recipe_server.store import RecipeStore
 from tacit.codec import b64url
 
@@ -44,18 +43,20 @@ class ResultPages:
         async with self._store.read() as tx:
             numbers, full = _fitting(await tx.result_sizes(recipe_hash, after, key[2] + 1), key[2])
             found = await tx.numbered_results(recipe_hash, numbers)
-        page = _encoded(recipe_hash, found, numbers[-1] if full else None)
+        # the collector's own bytes, which were parsed when they arrived, in one JSON object
+        following = numbers[-1] if full else None
+        of = b"" if recipe_hash is None else b'"recipe_hash":"%s",' % b64url(recipe_hash).encode()
+        items = b",".join(b'{"published_at":%d,"result":%s}' % (item.published_at, item.body) for item in found)
+        then = b"null" if following is None else b"%d" % following
+        page = ResultPage(b'{%s"results":[%s],"next":%s}' % (of, items, then), following is not None, not found)
         if full:
-            self._keep(key, page)
+            before = self._kept.pop(key, None)  # read twice at the same time
+            self._kept[key] = page
+            self._size += len(page.body) - (0 if before is None else len(before.body))
+            while self._size > KEPT_BYTES:
+                _, dropped = self._kept.popitem(last=False)
+                self._size -= len(dropped.body)
         return page
-
-    def _keep(self, key: tuple[bytes | None, int, int], page: ResultPage) -> None:
-        before = self._kept.pop(key, None)  # read twice at the same time
-        self._kept[key] = page
-        self._size += len(page.body) - (0 if before is None else len(before.body))
-        while self._size > KEPT_BYTES:
-            _, dropped = self._kept.popitem(last=False)
-            self._size -= len(dropped.body)
 
 
 def _fitting(sizes: list[tuple[int, int]], limit: int) -> tuple[list[int], bool]:
@@ -68,11 +69,3 @@ def _fitting(sizes: list[tuple[int, int]], limit: int) -> tuple[list[int], bool]
             break
         numbers.append(number)
     return numbers, len(numbers) < len(sizes) and bool(numbers)
-
-
-def _encoded(recipe_hash: bytes | None, found: list[PublishedResult], following: int | None) -> ResultPage:
-    """The collector's own bytes, which were parsed when they arrived, in one JSON object."""
-    of = b"" if recipe_hash is None else b'"recipe_hash":"%s",' % b64url(recipe_hash).encode()
-    items = b",".join(b'{"published_at":%d,"result":%s}' % (item.published_at, item.body) for item in found)
-    then = b"null" if following is None else b"%d" % following
-    return ResultPage(b'{%s"results":[%s],"next":%s}' % (of, items, then), following is not None, not found)

@@ -146,7 +146,13 @@ class WitnessDriver:
         if len(answer.body) > _MAX_ANSWER:
             return self._failed("its answer is too long")
         if answer.status == 409:
-            return self._conflict(answer, old)
+            # the witness is at another size: continue from there, unless that is the very size that we named
+            match = _SIZE.fullmatch(answer.body)
+            self._conflicts += 1
+            if match is None or int(match[1]) == old or self._conflicts > 2:
+                return self._failed("it holds another tree of this log")
+            self._known = int(match[1])
+            return 1
         if answer.status != 200:
             return self._failed(answer_in_words(answer), retry_after(answer.headers, self._clock.now()))
         line = self._cosignature(Note.decode(note).text, answer.body)
@@ -167,15 +173,6 @@ class WitnessDriver:
                     raise CryptoError(f"its clock is off by more than {MAX_SKEW_SECONDS} s")
                 return line
         raise CryptoError("the answer has no cosignature of the witness")
-
-    def _conflict(self, answer: HttpResponse, old: int) -> int:
-        """The witness is at another size: continue from there, unless that is the very size that we named."""
-        match = _SIZE.fullmatch(answer.body)
-        self._conflicts += 1
-        if match is None or int(match[1]) == old or self._conflicts > 2:
-            return self._failed("it holds another tree of this log")
-        self._known = int(match[1])
-        return 1
 
     def _failed(self, why: str, asked: float = 0.0) -> int:
         self._conflicts = 0

@@ -176,17 +176,14 @@ class Watches:
             if self._clock.now() >= watched.until and self.is_over(watched.until):
                 self.forget({own})
             else:
-                self._advance(own, watched.watch)
+                try:
+                    written = watched.watch.advance()
+                except TacitError as error:  # the other states go on
+                    self._troubles[own] = str(error)
+                else:
+                    if written:
+                        self._troubles.pop(own, None)
             yield
-
-    def _advance(self, own: bytes, watch: EventWatch) -> None:
-        try:
-            written = watch.advance()
-        except TacitError as error:  # the other states go on
-            self._troubles[own] = str(error)
-        else:
-            if written:
-                self._troubles.pop(own, None)
 
     def forget(self, recipes: Set[bytes]) -> None:
         """Erase the states of ``recipes`` (hashes), which are decided on."""

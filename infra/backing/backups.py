@@ -120,7 +120,9 @@ def back_up_into(
     out = folder / f"{kind}-{time.strftime(_STAMP, time.gmtime())}"
     contents = back_up(name, config, out, keys)
     try:
-        found = _named(folder, kind)
+        # the backups of a service that `back_up_into` made in `folder`, oldest first
+        pattern = re.compile(rf"{kind}-\d{{8}}T\d{{6}}Z")
+        found = sorted(path for path in folder.iterdir() if path.is_dir() and pattern.fullmatch(path.name))
         if found[-1] != out:
             raise UsageError(f"{out} is complete, but {found[-1].name} is of a later time; is the clock right? Nothing "
                              "was deleted; remove what a wrong clock named")  # fmt: skip
@@ -133,12 +135,6 @@ def back_up_into(
     except OSError as error:
         raise UsageError(f"{error.filename}: {error.strerror}; {out} is complete, older ones remain") from error
     return out, contents
-
-
-def _named(folder: Path, kind: str) -> list[Path]:
-    """The backups of a service that ``back_up_into`` made in ``folder``, oldest first."""
-    pattern = re.compile(rf"{kind}-\d{{8}}T\d{{6}}Z")
-    return sorted(path for path in folder.iterdir() if path.is_dir() and pattern.fullmatch(path.name))
 
 
 def restore(name: str, config: Path, backup: Path, key: Path | None = None) -> Restored:

@@ -33,7 +33,11 @@ def copy_database(source: Path, target: Path, mode: str = RUNNING) -> None:
             (answer,) = copy.execute("PRAGMA integrity_check").fetchone()
     if answer != "ok":
         raise UsageError(f"{source}: the database is damaged: {answer}")
-    _sync(target)
+    descriptor = os.open(target, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def put_database(copy: Path, place: Path) -> Path | None:
@@ -86,14 +90,6 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
     return sqlite3.connect(
         f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, timeout=WAIT_SECONDS
     )
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager

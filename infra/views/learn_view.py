@@ -25,7 +25,11 @@ def show_forecast(plan: Plan, found: Forecast, console: Console) -> None:
         f"{plan.name}: {training.architecture.kind}, {found.parameters:,} parameters, {counted(found.rounds, 'round')}"
     )
     console.print(Text(words, style="bold"))
-    console.print(_claims(found))
+    table = plain_table("what all rounds reveal of a device, to", "epsilon", "delta")
+    for name, epsilon in found.epsilon.items():
+        row = adversary_text(name, found.min_batch_size), epsilon_text(epsilon, 2)
+        table.add_row(*row, delta_text(name, epsilon, found.delta))
+    console.print(table)
     console.print()
     console.print(_numbers(plan, found))
     for rule, detail in found.refusals:
@@ -42,14 +46,6 @@ def _stack_words(plan: Plan, found: Forecast) -> str:
     words = ["tacit", "up", *found.stack, "--examples", f"{plan.metric}.csv"]
     other = "or, with its devices at work: tacit staging up, with the same options"
     return f"a stack that runs this plan: {shlex.join(words)}\n{other}"
-
-
-def _claims(found: Forecast) -> Table:
-    table = plain_table("what all rounds reveal of a device, to", "epsilon", "delta")
-    for name, epsilon in found.epsilon.items():
-        row = adversary_text(name, found.min_batch_size), epsilon_text(epsilon, 2)
-        table.add_row(*row, delta_text(name, epsilon, found.delta))
-    return table
 
 
 def _numbers(plan: Plan, found: Forecast) -> Table:

@@ -58,16 +58,12 @@ def show_search(series: Series, found: Progress, published: Mapping[str, Any] | 
         )
         console.print(Text(words + span(window.start, window.end)), soft_wrap=True)
     if found.ranked is not None:
-        _show_ranking(document, series, console)
-
-
-def _show_ranking(document: dict[str, Any], series: Series, console: Console) -> None:
-    form = form_of({**document, "statistic": series.probe.question.statistic})
-    listed = []
-    for one in rows(document):
-        numbers = (number(one["estimate"], form), margin(one["stderr"], form))
-        listed.append(AnswerRow(one["label"], one["estimate"], one["stderr"], numbers))
-    listed = listed or [AnswerRow("none stands out", 0.0, 0.0, ("", ""))]
-    console.print(answers_table(listed, "estimate ━ with 95 % interval ╌", ("estimate", MARGIN), console.width))
-    rest = f"{rest_words(document)}; of all devices, if all were eligible from the first round"
-    console.print(Text(rest), style="dim")
+        form = form_of({**document, "statistic": series.probe.question.statistic})
+        listed = []
+        for one in rows(document):
+            numbers = (number(one["estimate"], form), margin(one["stderr"], form))
+            listed.append(AnswerRow(one["label"], one["estimate"], one["stderr"], numbers))
+        listed = listed or [AnswerRow("none stands out", 0.0, 0.0, ("", ""))]
+        console.print(answers_table(listed, "estimate ━ with 95 % interval ╌", ("estimate", MARGIN), console.width))
+        rest = f"{rest_words(document)}; of all devices, if all were eligible from the first round"
+        console.print(Text(rest), style="dim")

@@ -89,7 +89,10 @@ def create_app(config: AdminConfig, deps: ServiceEnv) -> web.Application:
         await store.open()
         try:
             admin.followed_log.open()
-            await _settle_rule(admin)
+            # store the configured consent rule
+            async with admin.store.transaction() as tx:
+                if words := await admin.consent.settle(tx):
+                    await audit.record(tx, Act("", "consent.rule", "", admin.now, "operator", "done", words))
             await close_restored(admin, store.closed_until)
             await _let_in_the_first(admin)
             await admin.sign_in.open()
@@ -225,13 +228,6 @@ def read_parties(path: Path) -> Mapping[str, Parties]:
 def make_transport(config: AdminConfig) -> HttpTransport:
     """Make the transport of an admin service that runs in a process of its own."""
     return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http, repeat_posts=True)
-
-
-async def _settle_rule(admin: Admin) -> None:
-    """Store the configured consent rule. If the operator has changed it, the audit log says so."""
-    async with admin.store.transaction() as tx:
-        if words := await admin.consent.settle(tx):
-            await audit.record(tx, Act("", "consent.rule", "", admin.now, "operator", "done", words))
 
 
 async def _let_in_the_first(admin: Admin) -> None:

@@ -46,7 +46,10 @@ RELEASES = web.AppKey("releases", Releases)
 def create_app(config: AnalyzerConfig, deps: ServiceEnv) -> web.Application:
     """Build the analyzer of ``config``, whose recipes are those of the log that name it. Raises ``UsageError`` for
     secrets that are missing or malformed, and for settings that contradict each other."""
-    callers = _callers(config)
+    files = {"collector": config.collector_token, "operator": config.operator_token}
+    if config.shuffler_token is not None or SHUFFLER in config.listen.client_names:
+        files[SHUFFLER] = config.shuffler_token
+    callers = Callers(NAME, config.listen, tokens_of(files) | gateway_tokens(config.gateway_tokens))
     gateways = uploading_gateways(config, callers, "released")
     app = make_app(NAME, deps, max_body=config.max_body, callers=callers)
     store = AnalyzerStore(config.database_url(NAME), watermark_of(config, NAME, deps.clock, deps.recovery))
@@ -69,7 +72,10 @@ def create_app(config: AnalyzerConfig, deps: ServiceEnv) -> web.Application:
         max_body=config.max_body,
     )
     app.router.add_routes(handlers.routes(config.prefix))
-    identity = _identity(config)
+    # read every key file that `config` names
+    hpke_keys = LiveHpkeKeys(config.hpke_keys)
+    state_keys = PAN_PRIVACY["read-state-keys"](config.state_keys) if config.state_keys else ()
+    identity = ServerIdentity(NAME, config.operator, read_signing_key(config.signing_key), hpke_keys, state_keys)
     follow_log(app, store, parties, ServerParticipant(identity, _sides(callers)), config, deps)
     app[HEALTH_PROBLEMS].append(identity.hpke_keys.trouble)
     app[OPERATED].held = lambda: held_keys(identity.signing_key, identity.hpke_keys, identity.state_keys)
@@ -79,13 +85,6 @@ def create_app(config: AnalyzerConfig, deps: ServiceEnv) -> web.Application:
     show_batch_kernels(app)
     add_driver(app, releases, config.idle_seconds, "releasing")
     return app
-
-
-def _identity(config: AnalyzerConfig) -> ServerIdentity:
-    """Read every key file that ``config`` names. Raises ``UsageError``."""
-    hpke_keys = LiveHpkeKeys(config.hpke_keys)
-    state_keys = PAN_PRIVACY["read-state-keys"](config.state_keys) if config.state_keys else ()
-    return ServerIdentity(NAME, config.operator, read_signing_key(config.signing_key), hpke_keys, state_keys)
 
 
 def _sides(callers: Callers) -> Callable[[str], ServerSide]:
@@ -98,13 +97,6 @@ def _sides(callers: Callers) -> Callable[[str], ServerSide]:
         return found
 
     return side_of
-
-
-def _callers(config: AnalyzerConfig) -> Callers:
-    files = {"collector": config.collector_token, "operator": config.operator_token}
-    if config.shuffler_token is not None or SHUFFLER in config.listen.client_names:
-        files[SHUFFLER] = config.shuffler_token
-    return Callers(NAME, config.listen, tokens_of(files) | gateway_tokens(config.gateway_tokens))
 
 
 def make_transport(config: AnalyzerConfig) -> HttpTransport:

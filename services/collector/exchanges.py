@@ -53,7 +53,14 @@ class LeaderExchange:
             return await self._ask(source, row)
         if row.state is CollectionState.COLLECTING:
             return await self._poll(known, source, row)
-        return await self._forget(source, row)
+        url = f"{source.jobs_url}/{row.job}"
+        answer = await self._deps.transport.request("DELETE", url, headers=self._token.headers())
+        unknown = answer.status == 404 and problem_type(answer.body)  # the Leader's word; a proxy's page has no type
+        if 200 <= answer.status < 300 or unknown:
+            return await self._rows.move(row, CollectionState.RELEASED)
+        asked = retry_after(answer.headers, self._deps.clock.now())
+        why = f"the Leader answered with status {answer.status}"
+        return await self._rows.later(row, "leader-answer", why, asked)
 
     async def _ask(self, source: DapSource, row: Collection) -> int:
         headers = {**self._token.headers(), "Content-Type": media_types.dap("collection-job-req")}
@@ -106,16 +113,6 @@ class LeaderExchange:
             return await self._deps.transport.request("GET", url, headers=waits)
         finally:
             self._waiting[leader] -= 1
-
-    async def _forget(self, source: DapSource, row: Collection) -> int:
-        url = f"{source.jobs_url}/{row.job}"
-        answer = await self._deps.transport.request("DELETE", url, headers=self._token.headers())
-        unknown = answer.status == 404 and problem_type(answer.body)  # the Leader's word; a proxy's page has no type
-        if 200 <= answer.status < 300 or unknown:
-            return await self._rows.move(row, CollectionState.RELEASED)
-        asked = retry_after(answer.headers, self._deps.clock.now())
-        why = f"the Leader answered with status {answer.status}"
-        return await self._rows.later(row, "leader-answer", why, asked)
 
 
 class OneServerExchange:

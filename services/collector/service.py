@@ -112,7 +112,9 @@ class Collector:
                 return again, False
             if last is not None and (last.state is not CollectionState.RELEASED or source.once):
                 return last, False
-            row = _new_collection(recipe_hash, len(earlier), request)
+            number = len(earlier)
+            digest = hashlib.sha256(b"tacit collection" + recipe_hash + number.to_bytes(8, "big")).digest()
+            row = Collection(b64url(digest[:16]), recipe_hash, number, CollectionState.REQUESTED, request)
             await tx.add_collection(row)
             return row, True
 
@@ -187,11 +189,6 @@ class Collector:
             return await self._rows.later(
                 row, "collection-broken", f"it ended with {type(error).__name__}; see the log"
             )
-
-
-def _new_collection(recipe_hash: bytes, number: int, request: bytes) -> Collection:
-    digest = hashlib.sha256(b"tacit collection" + recipe_hash + number.to_bytes(8, "big")).digest()
-    return Collection(b64url(digest[:16]), recipe_hash, number, CollectionState.REQUESTED, request)
 
 
 def _not_found(detail: str) -> Abort:

@@ -57,7 +57,11 @@ class Helper:
             known = await tx.job_response(task.task_id, job_id)
         if known is not None:
             if chosen is not None:
-                await self._demand_same(task, body, known)
+                # raise `DapAbort` if a job's id is used again with other reports than those that were answered
+                asked = [report.report_id for report in (await self._decoded(task, body)).reports]
+                answered = decode_versioned(AggregationJobResp, known, task.version).verify_resps
+                if asked != [resp.report_id for resp in answered]:
+                    raise DapAbort(DapProblem.INVALID_MESSAGE, "the id is that of a job with other reports")
             return job_id, known
         request = await self._decoded(task, body)
         batch_id = role.check_job(task, request)
@@ -72,13 +76,6 @@ class Helper:
         """Bytes of a job's output shares. A job that is larger than the whole budget has to run alone."""
         size = reports * task.vdaf.field.ENCODED_SIZE * task.vdaf.flp.OUTPUT_LEN
         return min(size, max(0, self._budget.max_bytes - body))
-
-    async def _demand_same(self, task: Task, body: bytes, response: bytes) -> None:
-        """Raise ``DapAbort`` if a job's id is used again with other reports than those that were answered."""
-        asked = [report.report_id for report in (await self._decoded(task, body)).reports]
-        answered = decode_versioned(AggregationJobResp, response, task.version).verify_resps
-        if asked != [resp.report_id for resp in answered]:
-            raise DapAbort(DapProblem.INVALID_MESSAGE, "the id is that of a job with other reports")
 
     async def _decoded(self, task: Task, body: bytes) -> JobSlices:
         try:

@@ -43,7 +43,11 @@ NAME = "issuer"
 def create_app(config: IssuerConfig, deps: ServiceEnv) -> web.Application:
     """Build the application; its store opens with it. Raises ``UsageError`` for an unsafe or unreadable setting."""
     require_secure_url(config.recipe_server_url, insecure_http=config.insecure_http)
-    app = make_app(NAME, deps, max_body=MAX_REQUEST, callers=_callers(config))
+    files = {"attester": config.attester_credential, "operator": config.operator_token}
+    callers = Callers(NAME, config.listen, {"attester": None} | tokens_of(files), local=frozenset({"attester"}))
+    if not callers.guards("attester"):
+        raise UsageError("attester_credential or listen.client_ca is needed: an issuer serves only its attester")
+    app = make_app(NAME, deps, max_body=MAX_REQUEST, callers=callers)
     store = IssuerStore(config.database_url(NAME), watermark_of(config, NAME, deps.clock, deps.recovery))
     app[ISSUER] = issuer = Issuer(config, deps, store)
     app.router.add_get(WELL_KNOWN_PATH, get_directory)
@@ -68,14 +72,6 @@ def create_app(config: IssuerConfig, deps: ServiceEnv) -> web.Application:
 def make_transport(config: IssuerConfig) -> HttpTransport:
     """The transport for the ``ServiceEnv`` of an issuer that runs as a process of its own."""
     return HttpTransport(tls=config.client_tls, insecure_http=config.insecure_http)
-
-
-def _callers(config: IssuerConfig) -> Callers:
-    files = {"attester": config.attester_credential, "operator": config.operator_token}
-    callers = Callers(NAME, config.listen, {"attester": None} | tokens_of(files), local=frozenset({"attester"}))
-    if not callers.guards("attester"):
-        raise UsageError("attester_credential or listen.client_ca is needed: an issuer serves only its attester")
-    return callers
 
 
 async def _running(app: web.Application) -> AsyncIterator[None]:

@@ -39,7 +39,7 @@ from tacit.ports import HttpResponse, TransportError
 from tacit.problem import read_problem
 from tacit.retry_after import retry_after
 from tacit.roles import batches
-from tacit.roles.aggregator import Party, Tally
+from tacit.roles.aggregator import Party
 from tacit.roles.release_noise import noisy_share
 from tacit.service.app import ServiceEnv, refused
 from tacit.service.base.log import get_logger
@@ -329,19 +329,14 @@ class Collections:
             share = noisy_share(task, tally.agg_share, self._deps.entropy)
             if task.publishes_share:
                 await tx.keep_census_share(task.task_id, tally.count, share)
-            response = self._response(party, row, tally, share, helper_share)
+            own = seal_aggregate_share(party.task, Role.LEADER, row.request, share, self._deps.entropy)
+            interval = Interval(tally.first_time, tally.last_time - tally.first_time + 1)
+            response = CollectionJobResp(tally.count, interval, own, helper_share)
             await tx.scrub_buckets(task.task_id, batch)
             await tx.put_collection(
                 replace(current, state=CollectionState.READY, response=response.encode(), share_request=b"")
             )
         return 1
-
-    def _response(
-        self, party: Party, row: CollectionRow, tally: Tally, share: bytes, helper_share: HpkeCiphertext
-    ) -> CollectionJobResp:
-        own = seal_aggregate_share(party.task, Role.LEADER, row.request, share, self._deps.entropy)
-        interval = Interval(tally.first_time, tally.last_time - tally.first_time + 1)
-        return CollectionJobResp(tally.count, interval, own, helper_share)
 
 
 def _batch(task: Task, row: CollectionRow) -> Batch:

@@ -292,18 +292,15 @@ class JobWork:
         if job.state is not JobState.FORMED:
             return await self._retry(party, job, job.location, "broken")
         if self._is_too_late(party):
-            return await self._reject(job)
+            # end a formed job that cannot be sent: its reports are rejected, and their tokens are not spent
+            async with self._store.transaction(shared=True) as tx:
+                if not await tx.drop_job(job):
+                    return 0
+                await tx.reject_unread(job)
+            self._log.error("job_failed", attempts=job.attempts + 1)
+            return len(job.seqs)
         await self._postpone(job, job.location, "broken")
         return 0
-
-    async def _reject(self, job: JobRow) -> int:
-        """End a formed job that cannot be sent: its reports are rejected, and their tokens are not spent."""
-        async with self._store.transaction(shared=True) as tx:
-            if not await tx.drop_job(job):
-                return 0
-            await tx.reject_unread(job)
-        self._log.error("job_failed", attempts=job.attempts + 1)
-        return len(job.seqs)
 
     def _is_too_late(self, party: Party) -> bool:
         return self._deps.vouched.is_past(party.task.end_seconds + self._limits.collection_grace)

@@ -67,23 +67,25 @@ class Workers:
         """One step, as described above. Returns how many reports were processed or, in the background, whether anything
         changed."""
         if not self.background:
-            return await self._work_off()
+            moved = 0
+            while jobs := await self._claim(1):
+                moved += sum([await self._run(party, job) for party, job in jobs])
+            if moved:
+                await self._store.checkpoint()
+            return moved
         self.changed.clear()
         await self._start_jobs(self._limits.concurrent_jobs - len(self._running))
         if not self._running:
             return 0
-        await self._renew()
+        now = self._deps.clock.now()
+        if now - self._renewed_at >= self._limits.lease_seconds / 3:
+            self._renewed_at = now
+            async with self._store.transaction(shared=True) as tx:
+                job_ids = [job_id for _, job_id in self._running.values()]
+                await tx.renew_leases(job_ids, self._holder, now + self._limits.lease_seconds)
         await first_of(self.changed.wait(), self._deps.clock.sleep(self._limits.idle_seconds))
         await self._scrub(at_least=JOBS_PER_CHECKPOINT if self._running else 1)
         return 1
-
-    async def _work_off(self) -> int:
-        moved = 0
-        while jobs := await self._claim(1):
-            moved += sum([await self._run(party, job) for party, job in jobs])
-        if moved:
-            await self._store.checkpoint()
-        return moved
 
     def poll_now(self) -> None:
         """Look for due jobs now, and start those for which there is a free place."""
@@ -152,14 +154,6 @@ class Workers:
             self._log.error("job_broken", error=error)
             return await self._work.set_aside(party, job)
         return 0
-
-    async def _renew(self) -> None:
-        now = self._deps.clock.now()
-        if now - self._renewed_at >= self._limits.lease_seconds / 3:
-            self._renewed_at = now
-            async with self._store.transaction(shared=True) as tx:
-                job_ids = [job_id for _, job_id in self._running.values()]
-                await tx.renew_leases(job_ids, self._holder, now + self._limits.lease_seconds)
 
     async def _scrub(self, at_least: int) -> None:
         if self._unscrubbed >= at_least:

@@ -47,7 +47,8 @@ YIELD_REPORTER = web.AppKey("yield_reporter", YieldReporter)
 def create_app(config: ShufflerConfig, deps: ServiceEnv) -> web.Application:
     """Build the shuffler of ``config``, whose recipes are those of the log that name it. Raises ``UsageError`` for
     secrets that are missing or malformed, and for settings that contradict each other."""
-    callers = _callers(config)
+    files = {"operator": config.operator_token}
+    callers = Callers(NAME, config.listen, tokens_of(files) | gateway_tokens(config.gateway_tokens))
     gateways = uploading_gateways(config, callers, "forwarded")
     app = make_app(NAME, deps, max_body=config.max_body, callers=callers)
     store = ShufflerStore(config.database_url(NAME), watermark_of(config, NAME, deps.clock, deps.recovery))
@@ -103,11 +104,6 @@ def _sides(tokens: Mapping[str, ShownToken]) -> Callable[[str], ServerSide]:
         return shuffler_side(model)
 
     return side_of
-
-
-def _callers(config: ShufflerConfig) -> Callers:
-    files = {"operator": config.operator_token}
-    return Callers(NAME, config.listen, tokens_of(files) | gateway_tokens(config.gateway_tokens))
 
 
 def make_transport(config: ShufflerConfig) -> HttpTransport:

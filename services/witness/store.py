@@ -65,7 +65,7 @@ class WitnessStore(DatabaseStore):
 
         Returns None if it was written and is durable. Otherwise nothing is written.
         """
-        digests = {_digest(claim): claim for claim in claims}
+        digests = {hashlib.sha256(claim.encode()).digest(): claim for claim in claims}
         async with self._database.transaction() as connection:
             current = await _witnessed(connection, origin)
             if current != known:
@@ -100,7 +100,3 @@ async def _holders(connection: AsyncConnection, origin: str, digests: Iterable[b
         statement = sa.select(CLAIMS.c.digest, CLAIMS.c.position).where(CLAIMS.c.origin == origin, inside)
         found.update({row.digest: row.position for row in await connection.execute(statement)})
     return found
-
-
-def _digest(claim: str) -> bytes:
-    return hashlib.sha256(claim.encode()).digest()

@@ -100,7 +100,13 @@ class WithNotes(GenerateJsonSchema):
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         """The schema of a model, also of a nested one."""
         found = super().model_schema(schema)
-        _describe(found, schema["cls"])
+        model = schema["cls"]
+        for cls in reversed(model.__mro__):
+            if not isinstance(cls, type) or not issubclass(cls, BaseModel) or cls is BaseModel:
+                continue
+            for member, note in member_notes(cls).items():
+                if member in found.get("properties", {}):
+                    found["properties"][member]["description"] = note
         return found
 
 
@@ -151,15 +157,6 @@ def member_notes(model: type[BaseModel]) -> Mapping[str, str]:
         if isinstance(target, ast.Name) and isinstance(text, str):
             notes[target.id] = " ".join(text.split())
     return notes
-
-
-def _describe(schema: dict[str, Any], model: type[BaseModel]) -> None:
-    for cls in reversed(model.__mro__):
-        if not isinstance(cls, type) or not issubclass(cls, BaseModel) or cls is BaseModel:
-            continue
-        for member, note in member_notes(cls).items():
-            if member in schema.get("properties", {}):
-                schema["properties"][member]["description"] = note
 
 
 def _without_titles(node: Any, *, named: bool = False) -> None:

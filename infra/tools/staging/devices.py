@@ -127,7 +127,9 @@ class Devices:
 
     def _add(self, layout: Layout, places: Sequence[Path], entropy: Entropy, now: float) -> None:
         """Make a new device in each of ``places``, with the remembered natures."""
-        folders = self._fresh(places)
+        # A folder for a new device in each of `places`; none gets a number that another device has or had
+        first = 1 + max((int(path.parent.name) for path in self.configs), default=-1)
+        folders = [place / str(number) for number, place in enumerate(places, first)]
         natures = natures_in(self.folder).of(folders, announcements_of(layout), entropy)
         provision_devices(layout, folders, entropy, now, natures)
 
@@ -136,11 +138,6 @@ class Devices:
         if count > len(present):
             raise UsageError(f"{count} devices cannot {what}: there are {len(present)}")
         return sorted(present, key=lambda _folder: entropy(8))[:count]
-
-    def _fresh(self, places: Sequence[Path]) -> list[Path]:
-        """A folder for a new device in each of ``places``; none gets a number that another device has or had."""
-        first = 1 + max((int(path.parent.name) for path in self.configs), default=-1)
-        return [place / str(number) for number, place in enumerate(places, first)]
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:
         return alone_in(self.folder, LOCK, "devices are joining or leaving just now; try again")

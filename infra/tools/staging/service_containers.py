@@ -92,7 +92,16 @@ class ServiceContainer(Served):
         await asyncio.to_thread(hand_over_service, layout, self.title)  # restored files belong to root
         self.held = True
         if also:
-            await self._once(layout, also)
+            container = ONCE.format(self.container)
+            try:
+                await self.compose.run_once(
+                    title(self.title), container, [*service_arguments(layout, self.title), *also]
+                )
+                await self._until_answers(layout, container)
+            finally:
+                with contextlib.suppress(UsageError):
+                    await asyncio.to_thread(_stop, container)
+                await asyncio.to_thread(podman, "rm", "--force", "--ignore", container)
         await asyncio.to_thread(_stop, self.container)  # Podman may be about to restart it
         await asyncio.to_thread(podman, "start", self.container)
         try:
@@ -106,16 +115,6 @@ class ServiceContainer(Served):
     def last_words(self) -> str:
         """The last line of its log that is meant for a person, or else the last line."""
         return _last_words(self.container)
-
-    async def _once(self, layout: Layout, also: Sequence[str]) -> None:
-        container = ONCE.format(self.container)
-        try:
-            await self.compose.run_once(title(self.title), container, [*service_arguments(layout, self.title), *also])
-            await self._until_answers(layout, container)
-        finally:
-            with contextlib.suppress(UsageError):
-                await asyncio.to_thread(_stop, container)
-            await asyncio.to_thread(podman, "rm", "--force", "--ignore", container)
 
     async def _until_answers(self, layout: Layout, container: str) -> None:
         clock = SystemClock()

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from tacit.errors import Abort
 from tacit.ports import Entropy
 from tacit.service.http.limits import busy
 
@@ -36,7 +35,9 @@ class FairThreads:
     async def do(self, who: str, work: Callable[[], T]) -> T:
         """Run ``work`` when it is the turn of ``who``, and return or raise what it does. Raises ``Abort`` (503) if
         they, or all together, have too much running or waiting."""
-        self._hold(who)
+        if self._held.get(who, 0) >= self._each or sum(self._held.values()) >= self._together:
+            raise busy(self._entropy)
+        self._held[who] = self._held.get(who, 0) + 1
         try:
             await self._turn(who)
         except BaseException:
@@ -50,14 +51,6 @@ class FairThreads:
         """Stop the threads; waiting work is dropped."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _hold(self, who: str) -> None:
-        if self._held.get(who, 0) >= self._each or sum(self._held.values()) >= self._together:
-            raise self._busy()
-        self._held[who] = self._held.get(who, 0) + 1
-
-    def _busy(self) -> Abort:
-        return busy(self._entropy)
-
     async def _turn(self, who: str) -> None:
         if self._free:
             self._free -= 1
@@ -70,15 +63,12 @@ class FairThreads:
             if called.done() and not called.cancelled():
                 self._next()  # its turn came at the same moment: pass it on to somebody else
             else:
-                self._leave(who, called)
+                queue = self._waiting.get(who)
+                if queue is not None and called in queue:
+                    queue.remove(called)
+                    if not queue:
+                        del self._waiting[who]
             raise
-
-    def _leave(self, who: str, called: asyncio.Future[None]) -> None:
-        queue = self._waiting.get(who)
-        if queue is not None and called in queue:
-            queue.remove(called)
-            if not queue:
-                del self._waiting[who]
 
     def _ended(self, who: str) -> None:
         self._release(who)

@@ -139,19 +139,16 @@ class Empowering:
             if "key" in payload:
                 await tx.add_key(self._key(change.person, "first", None, payload["key"]))
         elif change.kind == Kind.CHANGE:
-            await self._changed(tx, change, payload)
+            before = await existing(tx, change.person)
+            if before.role not in POWERFUL:
+                await tx.drop_ways_in(before.id)
+            await self._people.change(tx, before.id, Role(change.role), payload.get("disabled"), None)
         elif change.kind == Kind.KEY:
             expires = None if "expires" not in payload else int(payload["expires"])
             await tx.add_key(self._key(change.person, payload["label"], expires, payload["key"]))
         else:
             await flow.put_invitation(tx, change.person, bytes.fromhex(payload["invitation"]), self._now)
         return await existing(tx, change.person)
-
-    async def _changed(self, tx: AdminTx, change: Change, payload: dict[str, Any]) -> None:
-        before = await existing(tx, change.person)
-        if before.role not in POWERFUL:
-            await tx.drop_ways_in(before.id)
-        await self._people.change(tx, before.id, Role(change.role), payload.get("disabled"), None)
 
     def _key(self, person_id: str, label: str, expires: int | None, digest: str) -> ApiKey:
         return ApiKey(new_id(self._entropy), person_id, label, self._now, expires, bytes.fromhex(digest))

@@ -182,15 +182,7 @@ class OpenIdClient:
             registry.validate(claims)
         except JoseError as error:
             raise unauthorized() from error
-        self._require_ours(claims, proof)
-        subject = claims["sub"]
-        if not isinstance(subject, str) or not 0 < len(subject) <= MOST_SUBJECT or not subject.isprintable():
-            raise unauthorized()
-        return subject
-
-    def _require_ours(self, claims: Mapping[str, Any], proof: Proof) -> None:
-        """Check what the claims registry does not: that the token is for this sign-in, for no other client, and
-        fresh."""
+        # check what the claims registry does not: that the token is for this sign-in, for no other client, and fresh
         now, party, nonce = self._clock.now(), claims.get("azp"), claims["nonce"]
         alone = claims["aud"] in (self._config.client_id, [self._config.client_id])
         if (party is not None or not alone) and party != self._config.client_id:
@@ -203,6 +195,10 @@ class OpenIdClient:
             signed_in = claims.get("auth_time")
             if not isinstance(signed_in, int) or signed_in < now - longest - LEEWAY:
                 raise unauthorized()
+        subject = claims["sub"]
+        if not isinstance(subject, str) or not 0 < len(subject) <= MOST_SUBJECT or not subject.isprintable():
+            raise unauthorized()
+        return subject
 
     async def _signed_claims(self, token: str) -> dict[str, Any]:
         """Verify the token's signature and return its claims. If no known key fits, the provider's keys are read
@@ -247,7 +243,14 @@ class OpenIdClient:
             status, document = await self._asked("GET", url, {"Accept": media_types.JSON})
             if status != 200 or document.get("issuer") != self._config.issuer:
                 raise odd("its discovery document does not name the configured issuer")
-            self._provider, self._provider_at = self._read(document), now
+            ways = document.get("code_challenge_methods_supported")
+            if isinstance(ways, list) and "S256" not in ways:
+                raise odd("it does not support PKCE with S256")
+            names = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+            authorization, token, keys = (self._endpoint(document.get(name)) for name in names)
+            auth = document.get("token_endpoint_auth_methods_supported")
+            by_post = isinstance(auth, list) and "client_secret_basic" not in auth
+            self._provider, self._provider_at = Provider(authorization, token, keys, by_post), now
             return self._provider
 
     @contextlib.asynccontextmanager
@@ -263,16 +266,6 @@ class OpenIdClient:
             except Abort:
                 self._failed += 1
                 raise
-
-    def _read(self, document: Mapping[str, Any]) -> Provider:
-        ways = document.get("code_challenge_methods_supported")
-        if isinstance(ways, list) and "S256" not in ways:
-            raise odd("it does not support PKCE with S256")
-        names = ("authorization_endpoint", "token_endpoint", "jwks_uri")
-        authorization, token, keys = (self._endpoint(document.get(name)) for name in names)
-        auth = document.get("token_endpoint_auth_methods_supported")
-        by_post = isinstance(auth, list) and "client_secret_basic" not in auth
-        return Provider(authorization, token, keys, by_post)
 
     def _endpoint(self, url: object) -> str:
         unusable = odd("its discovery document names an endpoint that cannot be used")

@@ -18,7 +18,6 @@ from fido2.server import Fido2Server
 from fido2.webauthn import (
     AttestedCredentialData,
     AuthenticationResponse,
-    AuthenticatorData,
     PublicKeyCredentialParameters,
     PublicKeyCredentialRpEntity,
     PublicKeyCredentialType,
@@ -147,7 +146,7 @@ class Passkeys:
                 raise unusable()
         except (ValueError, TypeError, KeyError, AttributeError, AssertionError, NotImplementedError) as error:
             raise unusable() from error
-        counter = _counter(response.response.authenticator_data)
+        counter = int(response.response.authenticator_data.counter)
         if (counter or used.counter) and counter <= used.counter:
             raise refuse(
                 Problem.PASSKEY_COUNTER,
@@ -206,7 +205,3 @@ def unusable() -> Abort:
 
 def _registering(person: Person) -> dict[str, Any]:
     return {"act": REGISTER, "person": person.id}
-
-
-def _counter(data: AuthenticatorData) -> int:
-    return int(data.counter)

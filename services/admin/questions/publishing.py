@@ -169,7 +169,16 @@ class Publishing:
                 return question
             self._require_approval(question)
             if not question.leaf:
-                self._require_own(question, leaf)
+                own = LeafType.SERIES if question.becomes_series else LeafType.RECIPE
+                if not question.recipe or leaf.type is not own or leaf.body_bytes() != question.recipe:
+                    raise refuse(Problem.OTHER_RECIPE, "sign the recipe in the answer to publish")
+                analyst = self._questions.parties_of(asked_of(question)).analyst
+                try:
+                    leaf.verify(unb64url(analyst.signing_key))
+                except CryptoError as error:
+                    raise refuse(Problem.SIGNATURE, str(error)) from error
+                if leaf.signer != analyst.operator:
+                    raise refuse(Problem.SIGNATURE, "the leaf names another signer")
                 question = await self._stored(question, replace(question, leaf=leaf.encode()))
             elif question.leaf != leaf.encode():
                 raise refuse(Problem.SIGNED, "its recipe already has a signature")
@@ -233,18 +242,6 @@ class Publishing:
             )
         if not question.leaf and question.approval != self._questions.binding(question):
             raise refuse(Problem.APPROVAL_VOID, "parties or policy have changed since it was approved; submit it again")
-
-    def _require_own(self, question: Question, leaf: SignedLeaf) -> None:
-        own = LeafType.SERIES if question.becomes_series else LeafType.RECIPE
-        if not question.recipe or leaf.type is not own or leaf.body_bytes() != question.recipe:
-            raise refuse(Problem.OTHER_RECIPE, "sign the recipe in the answer to publish")
-        analyst = self._questions.parties_of(asked_of(question)).analyst
-        try:
-            leaf.verify(unb64url(analyst.signing_key))
-        except CryptoError as error:
-            raise refuse(Problem.SIGNATURE, str(error)) from error
-        if leaf.signer != analyst.operator:
-            raise refuse(Problem.SIGNATURE, "the leaf names another signer")
 
     async def _placed(self, question: Question) -> Question:
         """The question with its recipe fixed and, if this service holds the key, signed."""

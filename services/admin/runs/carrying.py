@@ -167,7 +167,8 @@ class Runs:
         if one.noted == recipe.hash_text:
             return
         words = f"round {index_of(recipe) + 1} of series {one.question.recipe_hash}, recipe {recipe.hash_text}"
-        await self._record(one, "round.publish", words)
+        async with self._store.transaction() as tx:
+            await audit.record(tx, self._act(one, "round.publish", words))
         one.noted = recipe.hash_text
         self._tell_of(one)
 
@@ -185,10 +186,6 @@ class Runs:
         async with self._store.transaction() as tx:
             if await tx.end_run(one.question.id, int(self._clock.now())):
                 await audit.record(tx, self._act(one, "run.over", why))
-
-    async def _record(self, one: Carried, what: str, words: str) -> None:
-        async with self._store.transaction() as tx:
-            await audit.record(tx, self._act(one, what, words))
 
     def _act(self, one: Carried, what: str, words: str) -> Act:
         return Act("", what, one.question.id, int(self._clock.now()), "service", "done", words)
