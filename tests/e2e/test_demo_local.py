@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from infra.lab.demo.local_run import LocalRun
-from infra.lab.demo.results.local_result import LocalResult
+from infra.lab.demo.local_run import LocalResult, LocalRun
 from infra.lab.demo.results.report import write_report
 from infra.lab.demo.results.view import Stages, show
 from infra.lab.demo.words import MIN_DEVICES, Texts, load_texts

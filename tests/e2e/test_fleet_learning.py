@@ -14,9 +14,9 @@ import infra.lab.fleet.oracle as oracle_module
 from client_agent.journal import State
 from infra.lab.devices.destination import Destination
 from infra.lab.devices.journal import CODES
-from infra.lab.fleet.learners import learners_of
 from infra.lab.fleet.oracle import Oracle
 from infra.lab.fleet.origin import slot_private_key
+from infra.lab.fleet.run import learners_of
 from infra.stacks.layout import signing_key_of
 from infra.stacks.options import OPERATORS
 from tacit.errors import UsageError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from infra.commands.recipes.yields import yield_lines
+from infra.commands.recipes.recipe import yield_lines
 from infra.lab.kit.recipes import URLS
 from services.leader.app import STORE as STORE_OF_LEADER
 from services.leader.app import UPLOAD

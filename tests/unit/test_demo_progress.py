@@ -7,8 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from infra.lab.demo.results.progress_lines import EVERY_SECONDS, Lines
-from infra.lab.demo.results.view import Stages
+from infra.lab.demo.results.view import EVERY_SECONDS, Lines, Stages
 
 
 class Time:

@@ -15,13 +15,12 @@ from rich.console import Console
 
 from infra.lab.commands.demo_local import epsilon_of
 from infra.lab.commands.demo_search import in_few_bits, levels_of
-from infra.lab.demo.attacks.search import bad_rounds, second
 from infra.lab.demo.local_run import LocalRun
 from infra.lab.demo.results.report import page, write_report
 from infra.lab.demo.results.result import Bucket, StagedRefusal
 from infra.lab.demo.results.search_result import Round, SearchResult
 from infra.lab.demo.results.view import Stages, show
-from infra.lab.demo.search_run import MOST_ROUNDS, SearchRun
+from infra.lab.demo.search_run import MOST_ROUNDS, SearchRun, bad_rounds, second
 from infra.lab.demo.words import Texts
 from tacit.errors import UsageError
 from tacit.recipe.candidates import Candidates, candidates_of

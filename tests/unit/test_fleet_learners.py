@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infra.lab.devices.destination import Destination
-from infra.lab.fleet.learners import learners_of, trains
+from infra.lab.fleet.run import learners_of, trains
 from infra.lab.kit.learning import LEARNING, model_of, training_series
 from infra.lab.kit.recipes import RecipeKit
 from tacit.errors import UsageError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.lab.demo.results.plot import Curve, Plot
+from infra.lab.demo.results.learn_view import Curve, Plot
 
 BRAILLE = range(0x2801, 0x2900)
 VALUES = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=30)

@@ -13,9 +13,8 @@ from pydantic import ValidationError
 
 from infra.authoring.survey_flags import FLAGS
 from infra.cli import run
-from infra.commands.recipes.census import census
 from infra.commands.recipes.design import design
-from infra.commands.recipes.recipe import new
+from infra.commands.recipes.recipe import census, new
 from infra.lab.kit.recipes import RecipeKit, survey_from
 from infra.tools.documents.schemas import schema_of
 from tacit.accounting.requirements import Requirements

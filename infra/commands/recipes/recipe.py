@@ -24,9 +24,8 @@ from infra.authoring.recipe_options import (
 from infra.authoring.survey_errors import ParsedFlags, completed
 from infra.authoring.survey_flags import SurveyFile, asking
 from infra.base.token_options import Module, PinFile, Token, signer_of
-from infra.commands.recipes.census import census
 from infra.commands.recipes.design import design
-from infra.commands.recipes.yields import show_yield
+from infra.commands.results import RecipeName, collector_access
 from infra.stacks.command_options import (
     HASH_ARGUMENT,
     AsJson,
@@ -46,11 +45,90 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.operations.calls import recipes_of
+from tacit.time_format import when
 
 if TYPE_CHECKING:
     from tacit.recipe.context import Context, Stage
     from tacit.recipe.model import Recipe
     from tacit.recipe.policy import Policy
+
+if TYPE_CHECKING:
+    from tacit.operations.yields import Yield
+    from tacit.recipe.model import Recipe
+
+
+def show_yield(recipe: RecipeName, state_dir: StateDir = None, as_json: AsJson = False) -> None:
+    """Show how far a recipe's batch is filled: in noisy tenths of B, updated five times, until it is released.
+
+    Example: tacit recipe yield visits
+    """
+    found, filled = asyncio.run(_yield(state_dir, checked_name(recipe)))
+    if as_json:
+        print_json({"hash": found.hash_text, "name": found.name, **filled.document()})
+        return
+    for line in yield_lines(filled):
+        answers().print(line, soft_wrap=True)
+
+
+async def _yield(state_dir: Path | None, name: str) -> tuple[Recipe, Yield]:
+    from tacit.operations.yields import yield_at
+
+    layout = layout_of(state_dir)
+    access = collector_access(layout)
+    async with layout.transport() as transport:
+        recipe_hash = await hash_of(transport, access.recipe_server, name)
+        return await yield_at(transport, access, recipe_hash, SystemClock().now())
+
+
+def yield_lines(found: Yield) -> list[str]:
+    """Return a yield as sentences."""
+    size = found.min_batch_size
+    if found.exact:
+        return [f"released: {found.contributions:,} contributions, B = {size:,}"]
+    lines = ["no count yet"]
+    if found.at is not None:
+        most = "" if found.most is None else f", at most {found.most:,}"
+        bounds = f"at least {found.least:,}{most} with 95 %"
+        lines = [f"about {found.contributions:,} of B = {size:,} contributions at {when(found.at)}: {bounds}"]
+    if found.next_at is not None:
+        lines.append(f"the next count comes from {when(found.next_at)} on")
+    expected = found.forecast
+    if expected is not None:
+        lines.append(
+            f"expected by the end: {expected.contributions:,} ({expected.least:,} to {expected.most:,} with 95 %), "
+            f"B with probability {expected.chance:.0%}"
+        )
+        lines.append("B is not expected" if expected.at is None else f"B is expected at {when(expected.at)}")
+    return lines
+
+
+@asking(
+    "attribute", "population", "name", "text", "missing_label", "rate", "epsilon", "delta", "min_batch_size",
+    "randomizer", "start", "duration", "epoch", "slot",
+    attribute={"default": ...},
+    population={"default": ...},
+    name={"default": "census"},
+    text={"default": "Which devices are there?"},
+    missing_label={
+        "default": "none of these",
+        "help": "The category of devices with none of the counted conjunctions.",
+    },
+)  # fmt: skip
+def census(
+    said: ParsedFlags,
+    parties: PartiesFile = None,
+    state_dir: StateDir = None,
+    out: OutFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a census, which counts devices by attributes; recipes with --target need one in the log.
+
+    Once it is released, leader and helper publish their shares, and everybody can add them up. Example:
+    tacit recipe census --attribute os=linux,mac --population 200 --rate 1 --out census.json
+    """
+    from infra.authoring.recipe_writing import write_recipe
+
+    write_recipe(completed(said), parties, state_dir, out, as_json=as_json)
 
 
 app = typer.Typer(help="Design, write, check, sign, publish and read recipes.", no_args_is_help=True)

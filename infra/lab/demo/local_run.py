@@ -6,24 +6,50 @@ them once the interval is over.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any, ClassVar
 
-from infra.lab.demo.results.local_result import LocalResult
 from infra.lab.demo.results.result import DemoResult
+from infra.lab.demo.results.texts_result import TextsResult
 from infra.lab.demo.results.view import Stages
 from infra.lab.demo.run import rate_of
 from infra.lab.demo.staging import MAIN_SLOT
 from infra.lab.demo.texts_run import Expected, TextsRun
 from infra.lab.demo.words import Texts
-from tacit.methods.registry import METHODS
+from tacit.methods.registry import METHODS, method_named
 from tacit.models.local.form import Local
 from tacit.models.one_server import ANALYZER
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.model import Recipe
 from tacit.succinct.engines import engine_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalResult(TextsResult):
+    """The whole run, and what searched its reports."""
+
+    @property
+    def flags(self) -> str:
+        return f"--model {self.recipe['model']} "
+
+    @property
+    def report_bits(self) -> int:
+        """Bits of a report's answer."""
+        return int(self.recipe["randomizer"]["categories"]).bit_length() - 1
+
+    @property
+    def engine(self) -> str | None:
+        """What searched the reports."""
+        return method_named(self.recipe["randomizer"]["name"]).ENGINE
+
+    def document(self) -> dict[str, Any]:
+        """That of every demo that looks for texts, and of what its reports consist."""
+        epsilon0 = self.recipe["randomizer"]["epsilon0"]
+        return {**super().document(), "epsilon0": epsilon0, "engine": self.engine, "report_bits": self.report_bits}
+
 
 MOST_CONTRIBUTIONS = 15_000
 """At most about so many devices take part: the more devices, the lower the sampling rate."""

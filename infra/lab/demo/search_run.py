@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from decimal import ROUND_UP, Decimal
 from pathlib import Path
 from statistics import NormalDist
@@ -17,7 +17,7 @@ from typing import Any
 
 from client_agent.deciding import AgentEnv
 from client_agent.journal import State
-from infra.lab.demo.attacks.search import bad_rounds, second
+from infra.lab.demo.attacks.series import BadRound
 from infra.lab.demo.drill import buckets_of
 from infra.lab.demo.fleet import Fleet
 from infra.lab.demo.outside import told_by_a_value_outside
@@ -35,13 +35,56 @@ from tacit.errors import Refusal, UsageError
 from tacit.operations.design_rounds import expected_levels
 from tacit.operations.prefix_rounds import Progress, progress, searched
 from tacit.ports import Transport
-from tacit.recipe.candidates import asked_prefixes, candidates_of
+from tacit.recipe.candidates import Candidates, asked_prefixes, candidates_of, extensions
 from tacit.recipe.cautions import cautions
-from tacit.recipe.encoder_specs import PrefixSearch
+from tacit.recipe.encoder_specs import Prefixes, PrefixSearch
+from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.recipe.writing.survey import NO_VALUE
 from tacit.rules import series_table
+
+
+def bad_rounds(series: Series, spec: Prefixes, index: int, before: Recipe, following: Candidates) -> Iterator[BadRound]:
+    """Recipes for round ``index`` > 0, in place of the one that asks for ``following``. ``before``: the round
+    before."""
+    window = series.window(index)
+    rule = "round-candidates"
+    many = Candidates(following.bits, tuple(range(spec.candidates + 1))).text()
+    yield BadRound("a round with more candidates than its search states", rule, series.round(index, window, many))
+    earlier = series.round(index, window, before.question.round_input)
+    yield BadRound("a round that asks again what the one before asked", rule, earlier)
+    strange = _strange(spec, candidates_of(before.question), following.bits)
+    if strange is not None:
+        what = "a round about a prefix that the one before did not ask of"
+        yield BadRound(what, rule, series.round(index, window, strange.text()))
+    other = Series.from_body({**series.body(), "name": f"{series.name}-two"})
+    stolen = other.round(index, window, following.text())
+    yield BadRound("these candidates in a round of another series", "series-missing", stolen, has_series=False)
+
+
+def second(series: Series, recipe: Recipe, found: Candidates) -> BadRound | None:
+    """Another recipe for the round that ``recipe``, asking of ``found``, holds in the log; None where it has one
+    candidate only."""
+    if recipe.series is None or len(found.prefixes) < 2:
+        return None
+    fewer = Candidates(found.bits, found.prefixes[:-1]).text()
+    made = series.round(recipe.series.index, recipe.interval, fewer)
+    return BadRound("a second recipe for a round that was asked", "series-round", made)
+
+
+def _strange(spec: Prefixes, before: Candidates | None, bits: int) -> Candidates | None:
+    """A prefix of ``bits`` bits that begins with no candidate of ``before``; None where these are all that there
+    are."""
+    if before is None:
+        return None
+    short = spec.levels[0]
+    known = {one >> before.bits - short for one in before.prefixes}
+    every = extensions(spec, 0, 0, short, spec.candidates) or []
+    first = next((one for one in every if one not in known), None)
+    longer = [] if first is None else (extensions(spec, first, short, bits, 1 << 16) or [])
+    return Candidates(bits, (longer[0],)) if longer else None
+
 
 MOST_CONTRIBUTIONS = 8_000
 """At most about so many devices take part in some round: the more devices, the lower the sampling rate."""

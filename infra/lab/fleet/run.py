@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,16 +32,49 @@ from infra.lab.devices.prepared import (
 from infra.lab.devices.profile import Profile
 from infra.lab.devices.series_draws import drawn_rounds
 from infra.lab.devices.shard import ShardPlan, ShardResult
-from infra.lab.fleet.learners import DIGITS, learners_of, trains
 from infra.lab.fleet.oracle import Oracle, Verdict
 from infra.lab.fleet.origin import Origin, open_target, over, population_of, slot_private_key, state_keys
 from infra.lab.fleet.result import FleetResult
+from infra.lab.learning.learners import Learners
+from infra.lab.learning.population import digits
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.extras import missing_extra
 from tacit.ports import Transport
+from tacit.recipe.encoder_specs import Update
+from tacit.recipe.model import Recipe
+from tacit.recipe.training import External, read_round_model
 from tacit.recipe.watch_work import is_watched
+
+DIGITS: Final = "digits"
+SEED: Final = 1
+"""Which devices hold which digits: the same in every round."""
+
+
+def trains(recipe: Recipe) -> bool:
+    """Whether devices train a model for the recipe."""
+    return isinstance(recipe.question.encoder, Update)
+
+
+def learners_of(target: Destination, devices: int, missing: float) -> Learners:
+    """``devices`` devices that train the round's model. Raises ``UsageError`` for a model that reads no digits, and for
+    a share of devices without a value."""
+    spec, train = target.recipe.question.encoder, digits().train
+    if not isinstance(spec, Update):
+        raise UsageError(f"recipe {target.recipe.name} trains no model")
+    inputs, classes = train.features.shape[1], int(train.labels.max()) + 1
+    architecture = spec.training.architecture
+    if isinstance(architecture, External) or (architecture.inputs, architecture.classes) != (inputs, classes):
+        raise UsageError(
+            f"a fleet's devices hold digits, for models of {inputs} inputs and {classes} classes; "
+            "--data uniform sends made-up updates to any other"
+        )
+    if missing:
+        raise UsageError("--missing is not for devices with digits: all of them have some")
+    stated = read_round_model(target.recipe.question.round_input or "", spec.training)
+    return Learners(spec, stated.clip, target.model, devices, SEED)
+
 
 FOLDER_NAMES = {"postgres": "database", "redis": "redis", "mosquitto": "mosquitto"}
 
