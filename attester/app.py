@@ -34,6 +34,7 @@ from tacit.service.app import (
 from tacit.service.base.marks import watermark_of
 from tacit.service.base.secret_files import read_secret, write_secret
 from tacit.service.http.callers import Callers, tokens_of
+from tacit.service.metric_names import TOKENS, Rule, Shown
 from tacit.service.operated import OPERATED, HeldKey
 from tacit.service.stores import add_store
 from tacit.tokens.directory import WELL_KNOWN_PATH
@@ -41,6 +42,16 @@ from tacit.tokens.directory import WELL_KNOWN_PATH
 SECRET_SIZE = 32
 
 NAME = "attester"
+
+
+REFUSED = Shown(
+    "tacit_attestations_refused_total",
+    "counter",
+    ("cause",),
+    Rule.COARSE,
+    "token requests of devices that were not attested",
+    by=("attester",),
+)
 
 
 def create_app(
@@ -71,6 +82,7 @@ def create_app(
         app.router.add_get("/v1/issuance", get_issuance)
     app.cleanup_ctx.append(_running)
     add_store(app, lambda: store.durable)
+    app[METRICS].declare(TOKENS, REFUSED)
     app[METRICS].add("tacit_tokens_total", attester.answered_by_epoch)
     app[METRICS].add("tacit_attestations_refused_total", attester.refused_by_cause)
     app[CLOCK_BOUND] = True

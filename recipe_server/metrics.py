@@ -16,7 +16,33 @@ from tacit.ports import Clock
 from tacit.recipe.charges import rightful
 from tacit.recipe.policy import Policy
 from tacit.service.app import METRICS
+from tacit.service.metric_names import Rule, Shown
 from tacit.service.metrics import Reading, number_of
+
+SHOWN = (
+    Shown(
+        "tacit_log_entries", "gauge", (), Rule.EXACT, "entries of the log that readers are shown", by=("recipe_server",)
+    ),
+    Shown("tacit_log_model_bytes", "gauge", (), Rule.EXACT, "bytes of all stored model files", by=("recipe_server",)),
+    Shown(
+        "tacit_log_cosigned_timestamp_seconds",
+        "gauge",
+        ("witness",),
+        Rule.EXACT,
+        "when each witness last cosigned",
+        by=("recipe_server",),
+    ),
+    Shown(
+        "tacit_ledger_spent_ratio",
+        "gauge",
+        ("account",),
+        Rule.EXACT,
+        "share of a privacy account that the log's recipes have used, in its fullest period",
+        by=("recipe_server",),
+    ),
+)
+"""What they are called, and how they are shown."""
+
 
 FRESH_SECONDS = 3600.0
 """Seconds for which the spending of the accounts is not computed again, unless the log has grown."""
@@ -82,6 +108,7 @@ def add_log_metrics(
         return {(): await models.taken()}
 
     metrics = app[METRICS]
+    metrics.declare(*SHOWN)
     metrics.add("tacit_log_entries", number_of(lambda: service.size))
     metrics.add("tacit_log_model_bytes", stored)
     metrics.add("tacit_log_cosigned_timestamp_seconds", cosigned)

@@ -6,7 +6,21 @@ from aiohttp import web
 
 from services.collector.store import CollectorStore
 from tacit.service.app import METRICS
+from tacit.service.metric_names import Rule, Shown
 from tacit.service.metrics import Reading, by_label
+
+SHOWN = (
+    Shown("tacit_collections", "gauge", ("state",), Rule.EXACT, "collections by state", by=("collector",)),
+    Shown(
+        "tacit_results_unpublished",
+        "gauge",
+        (),
+        Rule.EXACT,
+        "releases that the recipe server does not have yet",
+        by=("collector",),
+    ),
+)
+"""What they are called, and how they are shown."""
 
 
 def add_collector_metrics(app: web.Application, store: CollectorStore) -> None:
@@ -20,5 +34,6 @@ def add_collector_metrics(app: web.Application, store: CollectorStore) -> None:
         async with store.read() as tx:
             return {(): await tx.all_unpublished()}
 
+    app[METRICS].declare(*SHOWN)
     app[METRICS].add("tacit_collections", states)
     app[METRICS].add("tacit_results_unpublished", unpublished)

@@ -27,6 +27,7 @@ from tacit.service.base.keys import open_signing_key
 from tacit.service.base.marks import watermark_of
 from tacit.service.http.callers import Callers, tokens_of
 from tacit.service.kernels import show_kernels
+from tacit.service.metric_names import KEY_METRICS
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED, HeldKey
 from tacit.service.stores import add_store
@@ -58,6 +59,7 @@ def create_app(config: GatewayConfig, deps: ServiceEnv) -> web.Application:
         HeldKey("leaves", b64url(signing_key.public)),
         *(HeldKey("ohttp", f"period {period}", (period + 1) * ring.rotation) for period in ring.by_period()),
     ]
+    app[METRICS].declare(*KEY_METRICS)
     app[METRICS].add("tacit_keys_end_timestamp_seconds", number_of(lambda: ring.ends))
     app[METRICS].add("tacit_keys_period_seconds", number_of(lambda: ring.rotation))
     if config.batch_crypto:

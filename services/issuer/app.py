@@ -32,6 +32,7 @@ from tacit.service.app import (
 )
 from tacit.service.base.marks import watermark_of
 from tacit.service.http.callers import Callers, tokens_of
+from tacit.service.metric_names import KEY_METRICS, TOKENS
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED
 from tacit.service.stores import add_store
@@ -57,6 +58,7 @@ def create_app(config: IssuerConfig, deps: ServiceEnv) -> web.Application:
     app.cleanup_ctx.append(_running)
     add_store(app, lambda: store.durable)
     app[OPERATED].held = issuer.held_keys
+    app[METRICS].declare(TOKENS, *KEY_METRICS)
     app[METRICS].add("tacit_tokens_total", issuer.issued_by_epoch)
     app[METRICS].add("tacit_keys_end_timestamp_seconds", number_of(lambda: issuer.keys_end))
     app[METRICS].add("tacit_keys_period_seconds", number_of(lambda: config.epoch_seconds))

@@ -17,12 +17,19 @@ from tacit.logview.whole import MAX_BUNDLE
 from tacit.service.app import HEALTH_PROBLEMS, METRICS, ServiceEnv, ask_time, heed_expect, make_app
 from tacit.service.base.marks import watermark_of
 from tacit.service.http.callers import Callers
+from tacit.service.metric_names import Rule, Shown
 from tacit.service.metrics import number_of
 from tacit.service.operated import OPERATED, HeldKey
 from tacit.service.stores import add_store
 from tacit.tlog.witnessing import MAX_ADD_CHECKPOINT
 
 NAME = "witness"
+
+
+SHOWN = tuple(
+    Shown(f"tacit_witness_{name}_total", "counter", (), Rule.EXACT, about, by=("witness",))
+    for name, about in COUNTED.items()
+)
 
 
 def create_app(config: WitnessConfig, deps: ServiceEnv) -> web.Application:
@@ -37,6 +44,7 @@ def create_app(config: WitnessConfig, deps: ServiceEnv) -> web.Application:
     app[OPERATED].held = lambda: [HeldKey("cosignatures", witness.key.encode())]
     app.router.add_post("/add-checkpoint", post_add_checkpoint, expect_handler=heed_expect)
     app.router.add_get("/key", get_key)
+    app[METRICS].declare(*SHOWN)
     for name in COUNTED:
         app[METRICS].add(f"tacit_witness_{name}_total", number_of(partial(witness.counts.__getitem__, name)))
     app.cleanup_ctx.append(_running)

@@ -30,7 +30,14 @@ from tacit.tlog.merkle import verify_consistency
 from tacit.tlog.once import claims_in
 from tacit.tlog.witnessing import AddCheckpoint, Frontier
 
-COUNTED = ("cosigned", "refused", "conflict", "unsigned", "unknown_log", "leaves_read")
+COUNTED = {
+    "cosigned": "checkpoints cosigned",
+    "refused": "checkpoints refused by a rule",
+    "conflict": "requests from another origin",
+    "unsigned": "requests without the log's signature",
+    "unknown_log": "requests about another log",
+    "leaves_read": "leaves read",
+}
 """What a witness counts from its start, by name."""
 
 

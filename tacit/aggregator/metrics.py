@@ -9,7 +9,24 @@ from aiohttp import web
 
 from tacit.aggregator.store import CommonTx, SqlStore
 from tacit.service.app import METRICS
+from tacit.service.metric_names import Rule, Shown
 from tacit.service.metrics import Reading, by_label
+
+_AGGREGATORS = ("leader", "helper", "analyzer", "shuffler")
+SHOWN = (
+    Shown(
+        "tacit_reports_counted_total",
+        "counter",
+        (),
+        Rule.COARSE,
+        "reports that were added to a sum",
+        by=_AGGREGATORS,
+    ),
+    Shown("tacit_reports_rejected_total", "counter", ("cause",), Rule.COARSE, "reports refused", by=_AGGREGATORS),
+    Shown("tacit_tasks", "gauge", ("state",), Rule.EXACT, "recipes of the log that name this party", by=_AGGREGATORS),
+    Shown("tacit_batches_released", "gauge", (), Rule.EXACT, "batches closed for good", by=_AGGREGATORS),
+)
+"""What they are called, and how they are shown."""
 
 
 def add_aggregator_metrics(app: web.Application, store: SqlStore[CommonTx]) -> None:
@@ -32,6 +49,7 @@ def add_aggregator_metrics(app: web.Application, store: SqlStore[CommonTx]) -> N
             return {(): await tx.all_released()}
 
     metrics = app[METRICS]
+    metrics.declare(*SHOWN)
     metrics.add("tacit_reports_counted_total", counted, shared=True)
     metrics.add("tacit_reports_rejected_total", rejected, shared=True)
     metrics.add("tacit_tasks", tasks, shared=True)

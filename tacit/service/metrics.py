@@ -26,7 +26,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.samples import Sample
 
 from tacit.ports import Clock, Entropy
-from tacit.service.metric_names import BUCKETS, METRICS, REQUESTS, STORE_WRITES, Rule, Shown
+from tacit.service.metric_names import BUCKETS, OF_EVERY_SERVICE, REQUESTS, STORE_WRITES, Rule, Shown
 from tacit.uniform import uniform_below
 
 GRANULARITY = 100
@@ -113,6 +113,7 @@ class Metrics:
     def __init__(self, clock: Clock, entropy: Entropy) -> None:
         self._coarse = Coarse(clock, entropy)
         self._clock = clock
+        self._shown = dict(OF_EVERY_SERVICE)
         self._sources: list[tuple[Shown, Source, bool]] = []
         self._exact: dict[str, Reading] = {}
         self._before: dict[Series, int] = {}
@@ -133,11 +134,19 @@ class Metrics:
         """Count a write of the service's own probe that took ``seconds``."""
         self._coarse.add((STORE_WRITES, (), _bucket(seconds)))
 
+    def declare(self, *metrics: Shown) -> None:
+        """Show these metrics of the service itself too, once they have sources."""
+        self._shown |= {one.name: one for one in metrics}
+
+    def of_sample(self, name: str) -> Shown:
+        """The metric to which a sample called ``name`` belongs."""
+        return self._shown.get(name) or self._shown[name.removesuffix("_count").removesuffix("_bucket")]
+
     def add(self, name: str, read: Source, *, shared: bool = False) -> None:
         """Read metric ``name`` from ``read``, according to its rule: a total count, whose growth is shown coarsely; a
         level; or an exact number. A source that fails is left out that time. ``shared``: whether it reads a database
         that other processes read too."""
-        self._sources.append((METRICS[name], read, shared))
+        self._sources.append((self._shown[name], read, shared))
 
     def only_own(self) -> None:
         """Show nothing that is shared: another process with the same database shows it, and two roundings of one number
@@ -221,9 +230,8 @@ class Metrics:
         except OSError:
             self._look(shown, {})
 
-    @staticmethod
-    def _is_level(name: str) -> bool:
-        return METRICS[name].rule is Rule.LEVEL
+    def _is_level(self, name: str) -> bool:
+        return self._shown[name].rule is Rule.LEVEL
 
     def _grow(self, shown: Shown, found: Reading) -> None:
         """Show the growth since the last reading; what was counted before the first reading is not shown."""
@@ -241,7 +249,7 @@ class Metrics:
         coarse: dict[str, dict[Series, int]] = {}
         for series, number in self._coarse.shown().items():
             coarse.setdefault(series[0], {})[series] = number
-        for name, shown in METRICS.items():
+        for name, shown in self._shown.items():
             family = Metric(name.removesuffix("_total"), shown.about, shown.type)
             if shown.type == "histogram":
                 _add_buckets(family, shown, coarse.get(name, {}))
@@ -302,7 +310,7 @@ def _processor_ticks() -> float:
 
 def _memory_units() -> float:
     pages = int(Path("/proc/self/statm").read_text("utf-8").split()[1])
-    return pages * resource.getpagesize() / METRICS["process_resident_memory_bytes"].scale
+    return pages * resource.getpagesize() / OF_EVERY_SERVICE["process_resident_memory_bytes"].scale
 
 
 def _descriptors() -> float:

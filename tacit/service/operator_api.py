@@ -38,7 +38,6 @@ from tacit.service.documents.operator import (
 )
 from tacit.service.http.callers import CALLERS
 from tacit.service.http.paging import page_of
-from tacit.service.metric_names import METRICS as NAMES
 from tacit.service.metric_names import REQUESTS, Rule
 from tacit.service.metrics import GRANULARITY
 from tacit.service.operated import OPERATED, Job, background_jobs, background_work
@@ -125,7 +124,7 @@ async def show_status(app: web.Application, _request: web.Request) -> StatusDocu
         ready=not trouble,
         trouble=trouble,
         step=GRANULARITY,
-        numbers=[_number(one) for one in samples if _metric(one) not in _APART],
+        numbers=[_number(app, one) for one in samples if _metric(app, one) not in _APART],
     )
 
 
@@ -139,7 +138,7 @@ async def list_jobs(app: web.Application, request: web.Request) -> JobPage:
             JobDocument(**{name: getattr(one, name) for name in JobDocument.model_fields})
             for one in jobs[after : after + limit]
         ],
-        numbers=[_number(one) for one in samples if _metric(one) in _JOBS],
+        numbers=[_number(app, one) for one in samples if _metric(app, one) in _JOBS],
         next=str(after + limit) if len(jobs) > after + limit else None,
     )
 
@@ -168,12 +167,12 @@ async def show_rejections(app: web.Application, _request: web.Request) -> Reject
     """GET /v1/rejections: refused reports and requests, by cause."""
     samples = await app[METRICS].samples()
     causes = [
-        CauseDocument(cause=one.labels["cause"], count=one.value, rule=_rule(one))
+        CauseDocument(cause=one.labels["cause"], count=one.value, rule=_rule(app, one))
         for one in samples
-        if _metric(one) in _CAUSES
+        if _metric(app, one) in _CAUSES
     ]
     causes += [
-        CauseDocument(cause=found[1].replace("_", "-"), count=one.value, rule=_rule(one))
+        CauseDocument(cause=found[1].replace("_", "-"), count=one.value, rule=_rule(app, one))
         for one in samples
         if (found := _WITNESS.fullmatch(one.name))
     ]
@@ -188,7 +187,9 @@ async def show_rejections(app: web.Application, _request: web.Request) -> Reject
 async def show_issuance(app: web.Application, _request: web.Request) -> IssuanceDocument:
     """GET /v1/issuance: tokens by epoch."""
     samples = await app[METRICS].samples()
-    epochs = [EpochDocument(epoch=one.labels["epoch"], tokens=one.value) for one in samples if _metric(one) == TOKENS]
+    epochs = [
+        EpochDocument(epoch=one.labels["epoch"], tokens=one.value) for one in samples if _metric(app, one) == TOKENS
+    ]
     return IssuanceDocument(step=GRANULARITY, epochs=epochs)
 
 
@@ -201,7 +202,7 @@ async def show_keys(app: web.Application, _request: web.Request) -> HeldKeysDocu
         certificates=[
             CertificateDocument(use=one.labels["use"], ends=int(one.value))
             for one in samples
-            if _metric(one) == _CERTIFICATES
+            if _metric(app, one) == _CERTIFICATES
         ],
     )
 
@@ -210,17 +211,17 @@ def _now(app: web.Application) -> int:
     return int(app[SERVICE_ENV].clock.now())
 
 
-def _metric(one: Sample) -> str:
+def _metric(app: web.Application, one: Sample) -> str:
     """The name of the metric to which a sample belongs."""
-    return one.name if one.name in NAMES else one.name.removesuffix("_count").removesuffix("_bucket")
+    return app[METRICS].of_sample(one.name).name
 
 
-def _rule(one: Sample) -> Rule:
-    return NAMES[_metric(one)].rule
+def _rule(app: web.Application, one: Sample) -> Rule:
+    return app[METRICS].of_sample(one.name).rule
 
 
-def _number(one: Sample) -> NumberDocument:
-    return NumberDocument(name=one.name, labels=dict(one.labels), value=one.value, rule=_rule(one))
+def _number(app: web.Application, one: Sample) -> NumberDocument:
+    return NumberDocument(name=one.name, labels=dict(one.labels), value=one.value, rule=_rule(app, one))
 
 
 ROUTES: Final[Sequence[OperatorRoute]] = (

@@ -21,13 +21,13 @@ from infra.base.free_ports import free_ports
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from infra.monitoring.scraping import ALERTS, FOLDER, scrape_config, write_scrape_config
+from infra.tools.documents.metrics import METRICS
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.ports import TransportError
 from tacit.service.app import HEALTH_PROBLEMS, ServiceEnv, make_app
 from tacit.service.app import METRICS as APP_METRICS
 from tacit.service.base.config import Listen
-from tacit.service.metric_names import METRICS
 from tacit.service.metrics import Reading, Source
 from tacit.service.run import started
 from tests.conftest import skip_or_fail
@@ -94,6 +94,7 @@ async def parties() -> AsyncIterator[dict[str, str]]:
         urls = {}
         for name, wrong in (("leader", ""), ("helper", "the store is away")):
             app = make_app(name, ServiceEnv(SystemClock(), SeededEntropy(5), InProcessTransport(), background=False))
+            app[APP_METRICS].declare(*METRICS.values())
             for one in METRICS.values():
                 if one.type != "histogram" and one.name not in {"tacit_ready", "tacit_build_info"}:
                     app[APP_METRICS].add(one.name, _some(len(one.labels)))

@@ -32,6 +32,7 @@ from infra.lab.kit.recipes import survey_from
 from infra.stacks.agents import provision_agents
 from infra.stacks.layout import Layout, signing_key_of
 from infra.stacks.processes import PIDS, read_pids
+from infra.tools.documents.metrics import METRICS
 from infra.tools.documents.schemas import SCHEMAS, schema_of
 from infra.views.stack_view import SERVICE_NAMES
 from tacit import __version__, media_types
@@ -47,7 +48,7 @@ from tacit.recipe.policy import Policy, parse_policy
 from tacit.recipe.writing.builder import propose
 from tacit.service.base.config_files import load_config
 from tacit.service.base.secret_files import read_secret
-from tacit.service.metric_names import METRICS, Rule
+from tacit.service.metric_names import Rule
 from tacit.tlog.leaves import LeafType, sign_leaf
 from tacit.tokens.attestation import SoftwareDevice
 from tacit.vdaf.native import level as prio3_level

@@ -20,6 +20,7 @@ from infra.base.free_ports import free_ports
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
+from infra.tools.documents.metrics import METRICS
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.tls import ClientTls
 from tacit.adapters.system import SystemClock
@@ -29,7 +30,6 @@ from tacit.service.app import METRICS as METRICS_OF
 from tacit.service.app import STEPS, STOPPING, ServiceEnv, add_driver, make_app
 from tacit.service.base.config import Listen, ServiceConfig
 from tacit.service.base.log import get_logger
-from tacit.service.metric_names import METRICS
 from tacit.service.metrics import WINDOW_SECONDS, number_of
 from tacit.service.metrics_listener import metrics_site
 from tacit.service.run import Ready, Site, serve_all, started
@@ -196,6 +196,7 @@ async def test_of_processes_with_one_configuration_each_has_metrics_of_its_own()
     shared, watched = Listen(port=port, reuse_port=True), Listen(port=metrics)
     apps = [_app(_system()), _app(_system())]
     for app in apps:
+        app[METRICS_OF].declare(METRICS["tacit_batches_released"])
         app[METRICS_OF].add("tacit_batches_released", number_of(lambda: 5.0), shared=True)
     async with started(apps[0], shared, metrics=watched) as one, HttpTransport() as http:
         async with started(apps[1], shared, metrics=watched) as other:

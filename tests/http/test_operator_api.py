@@ -22,12 +22,12 @@ from infra.stacks.deployables import deployable
 from infra.stacks.layout import Layout
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions, operator_credential
+from infra.tools.documents.metrics import METRICS as NAMES
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.service.app import METRICS, STEPS, ServiceEnv, add_driver, make_app
 from tacit.service.base.config import Listen
 from tacit.service.base.secret_files import read_secret
 from tacit.service.documents.operator import JobPage, NumberDocument
-from tacit.service.metric_names import METRICS as NAMES
 from tacit.service.metric_names import Rule
 from tacit.service.metrics import GRANULARITY, WINDOW_SECONDS
 from tacit.service.metrics_listener import metrics_site

@@ -17,6 +17,7 @@ from schemathesis.checks import CHECKS
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.network import InProcessTransport
 from tacit.adapters.system import SystemClock
+from tacit.service import metric_names
 from tacit.service.app import METRICS, ServiceEnv, add_driver, make_app
 from tacit.service.base.config import Listen
 from tacit.service.metrics import number_of
@@ -43,6 +44,7 @@ def serving() -> Iterator[str]:
     async def live() -> None:
         app = make_app("probe", ServiceEnv(SystemClock(), SeededEntropy(1), InProcessTransport()))
         add_driver(app, _Work(), 1.0, "working")
+        app[METRICS].declare(metric_names.TOKENS)
         app[METRICS].add(TOKENS, number_of(lambda: 0))
         app[OPERATED].tokens = GivenTokens(TOKEN)
         async with started(app, Listen(), metrics=Listen(), grace_seconds=1) as told:

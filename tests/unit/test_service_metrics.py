@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
+from infra.tools.documents.metrics import METRICS
 from infra.tools.documents.writing import metrics_page
 from tacit.service import metrics as module
-from tacit.service.metric_names import METRICS
 from tacit.service.metrics import GRANULARITY, LEVEL_WINDOWS, WINDOW_SECONDS, Coarse, Metrics, Reading
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -174,6 +174,7 @@ async def test_a_page_of_many_requests_and_one_without_one_of_them_are_the_same_
     async def page(requests: int) -> bytes:
         clock = SimClock()
         metrics = Metrics(clock, SeededEntropy(7))
+        metrics.declare(*METRICS.values())
         metrics._sources.clear()  # of the process: they are of no request
         for number in range(requests):
             metrics.answered("/tasks/{task_id}/reports", 200, 0.02)
@@ -199,6 +200,7 @@ async def test_stored_counts_are_read_once_in_a_window_and_shown_as_growth() -> 
     clock, reads = SimClock(), Counter[str]()
     stored: dict[tuple[str, ...], float] = {("token-spent",): 5000.0}
     metrics = Metrics(clock, SeededEntropy(3))
+    metrics.declare(*METRICS.values())
 
     async def read() -> Reading:
         reads["causes"] += 1
@@ -226,6 +228,7 @@ async def test_a_level_is_looked_at_once_in_ten_windows_and_a_failing_source_is_
     clock = ManualClock()
     jobs: dict[tuple[str, ...], float] = {("formed",): 250.0, ("done",): 0.0}
     metrics = Metrics(clock, SeededEntropy(4))
+    metrics.declare(*METRICS.values())
 
     async def level() -> Reading:
         return dict(jobs)
@@ -255,6 +258,7 @@ async def test_a_restart_is_no_further_look_at_a_level(tmp_path: Path) -> None:
 
     async def shown(file: Path) -> bytes:
         metrics = Metrics(clock, SeededEntropy(len(looks)))
+        metrics.declare(*METRICS.values())
         metrics.keep(file)
         metrics.add("tacit_reports_waiting", waiting)
         return next(line for line in (await metrics.page()).splitlines() if line.startswith(b"tacit_reports_waiting "))
@@ -273,6 +277,7 @@ async def test_a_restart_is_no_further_look_at_a_level(tmp_path: Path) -> None:
         assert len(looks) == before + 1
     away = tmp_path / "none" / "levels.json"
     metrics = Metrics(clock, SeededEntropy(1))
+    metrics.declare(*METRICS.values())
     metrics.keep(away)
     metrics.add("tacit_reports_waiting", waiting)
     assert b"tacit_reports_waiting " not in await metrics.page(), "what cannot be kept is not shown"
@@ -284,6 +289,7 @@ async def test_what_the_database_holds_is_shown_by_one_process_of_several() -> N
 
     for own_only in (False, True):
         metrics = Metrics(SimClock(0.0), SeededEntropy(1))
+        metrics.declare(*METRICS.values())
         metrics.add("tacit_batches_released", read, shared=True)
         if own_only:
             metrics.only_own()

@@ -35,9 +35,9 @@ class Limit:
 LIMITS: Mapping[str, Limit] = {
     "relay": Limit("relay.app", 8_400, 9_800),
     "attester": Limit("attester.app", 9_800, 11_300),
-    "issuer": Limit("services.issuer.app", 10_100, 11_500),
-    "gateway": Limit("services.gateway.app", 12_400, 13_800),
-    "witness": Limit("services.witness.app", 10_300, 11_700),
+    "issuer": Limit("services.issuer.app", 10_000, 11_500),
+    "gateway": Limit("services.gateway.app", 12_300, 13_800),
+    "witness": Limit("services.witness.app", 10_200, 11_700),
     "helper": Limit("services.helper.app", 38_600, 39_800),
     "leader": Limit("services.leader.app", 42_100, 43_200),
     "collector": Limit("services.collector.app", 37_900, 39_000),

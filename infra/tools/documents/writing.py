@@ -10,6 +10,7 @@ from client_agent.journal import ENTRY_STATES
 from infra.tools.documents.configuration import configuration_page
 from infra.tools.documents.deletions import deletions_page
 from infra.tools.documents.gets import gets_page
+from infra.tools.documents.metrics import METRICS
 from infra.tools.documents.problems import problems_page
 from infra.tools.documents.resources import resources_page
 from infra.tools.documents.schemas import SCHEMAS, encoded, schema_of
@@ -24,7 +25,6 @@ from tacit.adapters.disk.files import replace_file
 from tacit.aggregator.records import TASK_STATES
 from tacit.errors import UsageError
 from tacit.recipe.logged import RECIPE_STATES
-from tacit.service.metric_names import METRICS
 from tacit.states import States
 
 MACHINES: Mapping[str, tuple[str, States[Any]]] = {
