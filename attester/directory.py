@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from tacit.errors import DecodeError
 from tacit.ports import Clock, HttpResponse, Transport, TransportError
-from tacit.retry_after import unanswered
+from tacit.retry_after import make_unanswered
 from tacit.tokens.blind_rsa import TokenKey
 from tacit.tokens.directory import WELL_KNOWN_PATH, DirectoryKey, IssuerDirectory
 from tacit.tokens.structures import BLIND_RSA_2048
@@ -53,11 +53,11 @@ class KeyDirectory:
         now = self._clock.now()
         if not self._fetched <= now < self._fresh_until:  # past its age, or fetched when the clock was ahead
             await self._refresh(self._fresh_until)
-        found = self._find(truncated_id, now)
-        if found is None and now >= self._fetched + REFETCH_SECONDS:
+        slot = self._find(truncated_id, now)
+        if slot is None and now >= self._fetched + REFETCH_SECONDS:
             await self._refresh(self._fresh_until)
-            found = self._find(truncated_id, now)
-        return found
+            slot = self._find(truncated_id, now)
+        return slot
 
     def _find(self, truncated_id: int, now: float) -> SlotWindow | None:
         windows = (self._slots or {}).get(truncated_id, [])
@@ -80,7 +80,7 @@ class KeyDirectory:
         response = await self._transport.request("GET", self._url)
         if response.status != 200:
             words = f"the issuer answered {response.status} for its directory"
-            raise unanswered(words, response.headers, self._clock.now())
+            raise make_unanswered(words, response.headers, self._clock.now())
         try:
             self._slots = _slots_of(IssuerDirectory.decode(response.body))
         except DecodeError as error:
@@ -90,8 +90,8 @@ class KeyDirectory:
 
 
 def _max_age(response: HttpResponse) -> int:
-    found = _MAX_AGE.search(response.headers.get("cache-control", ""))
-    return min(int(found[1]), MAX_AGE_SECONDS) if found else 0
+    match = _MAX_AGE.search(response.headers.get("cache-control", ""))
+    return min(int(match[1]), MAX_AGE_SECONDS) if match else 0
 
 
 def _slots_of(directory: IssuerDirectory) -> dict[int, list[SlotWindow]]:

@@ -51,7 +51,7 @@ def unsignable(detail: str) -> Abort:
     return Abort(TOKEN_REQUEST_PROBLEM, detail, status=422, title="The token request cannot be signed.")
 
 
-def _closed() -> Abort:
+def make_closed_abort() -> Abort:
     return unsignable("the slot is closed: the record of which devices had its tokens was deleted")
 
 
@@ -137,7 +137,7 @@ class Attester:
         if outcome is DebitResult.CHALLENGE_USED:
             raise self._refuse("challenge")
         if outcome is DebitResult.FORGOTTEN:
-            raise _closed()
+            raise make_closed_abort()
         if outcome is DebitResult.EXHAUSTED:
             self._refusals["quota"] += 1
             raise Abort(QUOTA_PROBLEM, status=429, title="This device has had its token of this slot.")
@@ -156,7 +156,7 @@ class Attester:
         if window is None:
             raise unsignable("no key of this id is open for issuance")
         if window.not_before < self._store.closed_until:
-            raise _closed()
+            raise make_closed_abort()
         try:
             window.token_key.number_of(request.blinded_msg)
         except DecodeError as error:
@@ -219,10 +219,10 @@ class Attester:
 
     async def answered_by_epoch(self) -> Reading:
         """Metric: tokens passed on, by epoch, for the last two epochs."""
-        found: Counter[int] = Counter()
+        counts: Counter[int] = Counter()
         for (epoch, _), issued in (await self._store.issuance()).items():
-            found[epoch] += issued.answered
-        return by_label({str(epoch): found[epoch] for epoch in sorted(found)[-OPEN_EPOCHS:]})
+            counts[epoch] += issued.answered
+        return by_label({str(epoch): counts[epoch] for epoch in sorted(counts)[-OPEN_EPOCHS:]})
 
     async def issuance(self) -> dict[tuple[int, int], Issued]:
         """Totals of every slot so far. The numbers of tokens that came back are written here first; a crash before

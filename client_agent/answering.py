@@ -175,13 +175,13 @@ class AnswerSources:
 
     async def replies(self, recipes: Sequence[Recipe], seconds: float) -> list[Reply]:
         """The replies to ``recipes``, in order."""
-        found: dict[bytes, Reply] = {}
+        replies_by_hash: dict[bytes, Reply] = {}
         for origin in (self.data, self.kept):
             own = [recipe for recipe in recipes if self.of(recipe) is origin]
             if own:
                 replies = await origin.replies(own, seconds)
-                found.update(zip((recipe.hash for recipe in own), replies, strict=True))
-        return [found[recipe.hash] for recipe in recipes]
+                replies_by_hash.update(zip((recipe.hash for recipe in own), replies, strict=True))
+        return [replies_by_hash[recipe.hash] for recipe in recipes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class DatumReply:
 
     def drawn(self, entropy: Entropy, chosen: bool | None) -> tuple[Measurement | None, str]:
         """The encoded and randomised datum (see ``drawn``)."""
-        return drawn(self.recipe, encoder_of(self.recipe.question).encode(self.value), entropy, chosen)
+        return draw_answer(self.recipe, encoder_of(self.recipe.question).encode(self.value), entropy, chosen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,7 @@ class StateReply:
         return device_side(self.recipe.model).randomised(self.recipe, self.state, entropy), ""
 
 
-def drawn(
+def draw_answer(
     recipe: Recipe, answer: Answer | None, entropy: Entropy, chosen: bool | None = None
 ) -> tuple[Measurement | None, str]:
     """What an eligible device sends, and why nothing. It sends its randomised answer (without one, ``MISSING``, a

@@ -92,10 +92,10 @@ class RememberedStore:
     async def _read(self) -> MemoryAgentStore:
         if self._memory is None:
             async with self._turn:
-                return await self._recalled()
+                return await self._recall()
         return self._memory
 
-    async def _recalled(self) -> MemoryAgentStore:
+    async def _recall(self) -> MemoryAgentStore:
         if self._memory is None:
             self._memory = await self._kept.contents()
         return self._memory
@@ -108,7 +108,7 @@ class RememberedStore:
 
     async def _written(self, change: Callable[[AgentStore], Awaitable[T]]) -> T:
         async with self._turn:
-            memory = await self._recalled()
+            memory = await self._recall()
             self._memory = None
             outcome = await change(self._kept)
             await change(memory)

@@ -33,11 +33,11 @@ async def findings(config: AgentConfig, metrics: Sequence[str], recipe: Recipe |
     """By metric, what this device would answer to ``recipe`` and for these ``metrics``; without either, for each metric
     that its source names. Raises ``UsageError`` where it names none, or cannot name them."""
     source = open_source(config.source)
-    found = {one: await read(partial(source.value, one)) for one in metrics}
+    readings = {one: await read(partial(source.value, one)) for one in metrics}
     if recipe is not None:
         if is_watched(recipe):
             raise UsageError(f"{recipe.name} watches events, which no file holds; tacit agent state shows what is kept")
         question = recipe.question
         reading = await read(partial(audience.datum, question, config.attributes, source))
-        found[question.metric] = replace(reading, trouble=reading.trouble or misread(question, reading.value))
-    return found or {one: await read(partial(source.value, one)) for one in source.metrics()}
+        readings[question.metric] = replace(reading, trouble=reading.trouble or misread(question, reading.value))
+    return readings or {one: await read(partial(source.value, one)) for one in source.metrics()}

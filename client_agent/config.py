@@ -107,7 +107,6 @@ class Budget(Frozen):
 
     @property
     def account(self) -> Account:
-        """The budget as an account of its own."""
         beside = 2 * Decimal(self.epsilon) if self.epsilon_with_relay is None else Decimal(self.epsilon_with_relay)
         return Account("device", Decimal(self.epsilon), Decimal(self.delta), self.seconds, beside)
 

@@ -112,16 +112,16 @@ class Decider:
         now, known, made = self._deps.clock.now(), list(entries), list[Decision | Asked]()
         draws: dict[bytes, SeriesDraw] = {}
         for live in recipes:
-            found = await self._met(log, live, known, now, draws)
-            if found is not None:
-                known.append(found.entry)
-                made.append(found)
+            decision = await self._classify(log, live, known, now, draws)
+            if decision is not None:
+                known.append(decision.entry)
+                made.append(decision)
         asked = [one.live.recipe for one in made if isinstance(one, Asked)]
         within = min((first_start(recipe) for recipe in asked), default=now) - now
         replies = iter(await self._origins.replies(asked, within))
-        return [self._answered(one, next(replies)) if isinstance(one, Asked) else one for one in made]
+        return [self._decide_with_reply(one, next(replies)) if isinstance(one, Asked) else one for one in made]
 
-    async def _met(
+    async def _classify(
         self,
         log: LiveLog,
         live: LiveRecipe,
@@ -133,7 +133,7 @@ class Decider:
         those of series, made since the journal was read."""
         try:
             try:
-                return await self._judged(log, live, entries, now, draws)
+                return await self._evaluate(log, live, entries, now, draws)
             except Refusal as refusal:
                 return Decision(self._entry(live, State.REFUSED, str(refusal)))
         except self._store.errors:
@@ -141,7 +141,7 @@ class Decider:
         except Exception as error:
             return Decision(Entry(live.recipe.hash, live.recipe.name, State.REFUSED, now, unusable(error)))
 
-    async def _judged(
+    async def _evaluate(
         self,
         log: LiveLog,
         live: LiveRecipe,
@@ -169,7 +169,7 @@ class Decider:
         part = await self._participation(log, live, draws)
         if part.is_past:
             return Decision(self._entry(live, State.NOT_SAMPLED, part.draw_words(part.drawn)))
-        return await self._asked(log, live, part, draws)
+        return await self._decide_acceptable(log, live, part, draws)
 
     async def _participation(self, log: LiveLog, live: LiveRecipe, draws: Mapping[bytes, SeriesDraw]) -> Participation:
         series = log.series_of(live.recipe)
@@ -178,7 +178,7 @@ class Decider:
         drawn = draws.get(series.hash) or await self._store.draw(series.hash)
         return Participation(live.recipe, series, drawn)
 
-    async def _asked(
+    async def _decide_acceptable(
         self, log: LiveLog, live: LiveRecipe, part: Participation, draws: dict[bytes, SeriesDraw]
     ) -> Decision | Asked | None:
         """Decide about an acceptable recipe: first whether there is a token, then the draw of its series."""
@@ -196,7 +196,7 @@ class Decider:
             draws[draw.series_hash] = draw
         return Asked(live, part, channel, held, chosen, draw, self._entry(live, State.NOT_SAMPLED, "", part))
 
-    def _answered(self, asked: Asked, reply: Reply) -> Decision:
+    def _decide_with_reply(self, asked: Asked, reply: Reply) -> Decision:
         """The decision with ``reply``, including the draw for the series whatever the reply is."""
         try:
             return self._take_part(asked, reply)
@@ -206,9 +206,9 @@ class Decider:
     def refusals(self, log: LiveLog, live: LiveRecipe, entries: Sequence[Entry]) -> list[Refusal]:
         """Every rule that now refuses a recipe of ``log``, for a device whose journal holds ``entries``."""
         context = log.context(live, self._deps.clock.now())
-        found = rules.check(live.recipe, self._policy, context)
+        refusals = rules.check(live.recipe, self._policy, context)
         has_learner = self._deps.learner is not None
-        return found + device_rules.check(
+        return refusals + device_rules.check(
             live.recipe, self._config, self._policy, context, entries, has_learner=has_learner
         )
 

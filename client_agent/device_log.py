@@ -19,7 +19,7 @@ from tacit.logview.view import Bundle, LogState, LogView, VerifiedEntry
 from tacit.ports import Clock, Transport, TransportError
 from tacit.problem import party_of
 from tacit.recipe.policy import Policy
-from tacit.retry_after import unanswered
+from tacit.retry_after import make_unanswered
 from tacit.tlog.checkpoint import NoteKey
 from tacit.tlog.key_sets import KeySets
 from tacit.tlog.leaves import LeafType, SignedLeaf
@@ -117,12 +117,14 @@ class DeviceLog:
         if not new:
             return
         try:
-            found = await self._relays_key_sets()
+            key_sets = await self._relays_key_sets()
         except TransportError:
             return  # not again until the next poll
-        if found is not None:
-            await self._opened(view, found)
-            shown = {leaf.body_bytes() for leaf in await self._verified(view, found, [*self._keys.leaves, *new])}
+        if key_sets is not None:
+            await self._open_checkpoint(view, key_sets)
+            shown = {
+                leaf.body_bytes() for leaf in await self._verify_leaves(view, key_sets, [*self._keys.leaves, *new])
+            }
             new = [leaf for leaf in new if leaf.body_bytes() in shown]
         # store the key sets that the log shows, permanently, before any is used
         self._keys.learn(new, self._clock.now())
@@ -138,10 +140,10 @@ class DeviceLog:
             return None
         if answer.status != 200:
             words = f"the relay has no key sets; it answered {answer.status}"
-            raise unanswered(words, answer.headers, self._clock.now())
+            raise make_unanswered(words, answer.headers, self._clock.now())
         return KeySets.decode(answer.body)
 
-    async def _opened(self, view: LogView, found: KeySets) -> int:
+    async def _open_checkpoint(self, view: LogView, found: KeySets) -> int:
         """The size of the tree that the relay shows. Raises ``Refusal``."""
         try:
             return view.opened(found.checkpoint).size
@@ -149,7 +151,7 @@ class DeviceLog:
             if view.state.failure:
                 await self._store.keep({Fact.LOG_STATE: view.state.encode()})
 
-    async def _verified(self, view: LogView, found: KeySets, known: Sequence[SignedLeaf]) -> list[SignedLeaf]:
+    async def _verify_leaves(self, view: LogView, found: KeySets, known: Sequence[SignedLeaf]) -> list[SignedLeaf]:
         """The leaves of ``found``, after checking that they are in a tree that the log signed, are signed by the
         gateway, and do not contradict a leaf in ``known``. Raises ``Refusal``."""
         probe = LogView(self._required)
@@ -177,17 +179,17 @@ class DeviceLog:
         """Get the gateway's key sets from the relay (P3): signed by the gateway, in a tree that the log signed and that
         extends the last tree that this device saw. Nothing of them is stored before all of that is proved."""
         now = self._clock.now()
-        found = await self._relays_key_sets()
-        if found is None:
+        key_sets = await self._relays_key_sets()
+        if key_sets is None:
             raise TransportError("this device has no key of the gateway for this time, and its relay serves none")
-        size = await self._opened(view, found)
+        size = await self._open_checkpoint(view, key_sets)
         if size < view.state.size:
             raise Refusal("log-rollback", f"the relay shows {size} entries of the log, it had {view.state.size}")
-        keys = self._keys.with_learned(await self._verified(view, found, self._keys.leaves), now)
+        keys = self._keys.with_learned(await self._verify_leaves(view, key_sets, self._keys.leaves), now)
         before = view.state
         self._client.use(keys.current(now))
         try:
-            view.advance(found.checkpoint, await consistency(self._get, before.size, size))
+            view.advance(key_sets.checkpoint, await consistency(self._get, before.size, size))
         finally:
             self._client.use(self._keys.current(now))
             if view.state.failure:
@@ -203,5 +205,5 @@ class DeviceLog:
             return None
         if response.status != 200:
             party = party_of(response.content, "the recipe server")
-            raise unanswered(f"{party} answered {response.status}", dict(response.fields), self._clock.now())
+            raise make_unanswered(f"{party} answered {response.status}", dict(response.fields), self._clock.now())
         return response.content

@@ -40,20 +40,20 @@ def check(
     has_learner: bool = False,
 ) -> list[Refusal]:
     """Every refusal of these rules; ``entries`` is the journal so far, ``has_learner`` as for ``pins``."""
-    found = (
+    refusals = (
         *pins(recipe, config, has_learner=has_learner),
         _epoch(recipe, config, context),
         _slot(recipe, entries),
         _budget(recipe, config.budget, policy, context, entries),
     )
-    return [refusal for refusal in found if refusal is not None]
+    return [refusal for refusal in refusals if refusal is not None]
 
 
 def pins(recipe: Recipe, config: AgentConfig, *, has_learner: bool = False) -> list[Refusal]:
     """The refusals among them that follow from the configuration alone; ``has_learner``: whether the agent runs within
     an application that trains models of its own (``client_agent.learning.learners``)."""
-    found = _relay(recipe, config), _learning(recipe, config, has_learner=has_learner)
-    return [refusal for refusal in found if refusal is not None]
+    refusals = _relay(recipe, config), _learning(recipe, config, has_learner=has_learner)
+    return [refusal for refusal in refusals if refusal is not None]
 
 
 def training_trouble(config: AgentConfig) -> str:
@@ -65,7 +65,7 @@ def training_trouble(config: AgentConfig) -> str:
     return ""
 
 
-def charged(entries: Sequence[Entry], since: float, *, with_relay: bool = False) -> tuple[Cost, ...]:
+def charged_costs(entries: Sequence[Entry], since: float, *, with_relay: bool = False) -> tuple[Cost, ...]:
     """The claims (a), or (b) with ``with_relay``, that were charged after ``since`` (POSIX seconds), or for which an
     answer may have been sent after it: a series may last longer than a budget's days."""
 
@@ -79,11 +79,11 @@ def charged(entries: Sequence[Entry], since: float, *, with_relay: bool = False)
     )
 
 
-def spent(entries: Sequence[Entry], budget: Budget, now: float, *, with_relay: bool = False) -> Decimal:
+def spent_epsilon(entries: Sequence[Entry], budget: Budget, now: float, *, with_relay: bool = False) -> Decimal:
     """What the charged claims (a), or (b), take of the device's budget at ``now``, as an epsilon at its delta; infinite
     if their deltas alone exceed what it has for them."""
     account = (budget.account.with_relay() if with_relay else None) or budget.account
-    return ledger.spent(charged(entries, now - budget.seconds, with_relay=with_relay), account)
+    return ledger.spent_epsilon(charged_costs(entries, now - budget.seconds, with_relay=with_relay), account)
 
 
 def _relay(recipe: Recipe, config: AgentConfig) -> Refusal | None:
@@ -169,10 +169,10 @@ def ledger_time(context: Context) -> float:
 def _over(charge: Charge, account: Account, entries: Sequence[Entry], since: float) -> str | None:
     """Why ``charge`` does not fit into the account beside what ``entries`` have charged to it ``since``, for an
     aggregator by itself or with the relay; None where it fits."""
-    refused, beside = _over_limit(charge, account, charged(entries, since)), account.with_relay()
+    refused, beside = _over_limit(charge, account, charged_costs(entries, since)), account.with_relay()
     if refused is not None or beside is None:
         return refused
-    refused = _over_limit(charge.with_relay(), beside, charged(entries, since, with_relay=True))
+    refused = _over_limit(charge.with_relay(), beside, charged_costs(entries, since, with_relay=True))
     return None if refused is None else f"{WITH_RELAY}: {refused}"
 
 

@@ -18,14 +18,14 @@ from client_agent.data.sources import DataSource
 from client_agent.hints import hints_of
 from client_agent.journal import AgentStore, Fact
 from client_agent.learning.learners import Learner
-from client_agent.panprivate.listening import kept
-from client_agent.runner import Report, Watch, clock_of, keep_running, opened_agent
+from client_agent.panprivate.listening import keep_watches
+from client_agent.runner import Report, Watch, clock_of, keep_running, open_agent
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.ports import Clock
 
 
 @contextlib.asynccontextmanager
-async def embedded(
+async def run_embedded(
     config: AgentConfig, source: DataSource, report: Report | None = None, *, learner: Learner | None = None
 ) -> AsyncIterator[Agent]:
     """Run the agent of ``config`` until the block ends; ``Agent.record`` reports events to it. ``source`` replaces the
@@ -36,7 +36,7 @@ async def embedded(
     it raises whatever ended the agent before.
     """
     clock, stop = SystemClock(), asyncio.Event()
-    async with opened_agent(config, clock, source, learner=learner) as (agent, store):
+    async with open_agent(config, clock, source, learner=learner) as (agent, store):
         work = asyncio.ensure_future(at_work(agent, store, config, clock, stop, report or _nobody))
         try:
             yield agent
@@ -57,7 +57,7 @@ async def at_work(
         report(Fact.STATE_TROUBLE.value, {"detail": words})
 
     hints = hints_of(config, clock, OsEntropy())
-    async with kept(agent.watches, config.state_dir, clock, config.timing.tick_seconds, in_trouble):
+    async with keep_watches(agent.watches, config.state_dir, clock, config.timing.tick_seconds, in_trouble):
         await keep_running(agent, clock, config.timing.poll_seconds, stop, watch, hints)
 
 

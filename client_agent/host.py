@@ -20,7 +20,7 @@ from client_agent.common import Common
 from client_agent.config import AgentConfig
 from client_agent.embedding import at_work
 from client_agent.journal import AgentStore, Fact
-from client_agent.runner import opened_agent
+from client_agent.runner import open_agent
 from tacit.adapters.waiting import first_of
 from tacit.errors import TacitError, UsageError
 from tacit.ports import Clock
@@ -174,7 +174,7 @@ class AgentHost:
             async with self._starting:
                 if agent.stop.is_set():
                     return
-                opened = await stack.enter_async_context(opened_agent(config, self._clock, common=common))
+                opened = await stack.enter_async_context(open_agent(config, self._clock, common=common))
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(PATIENCE_SECONDS):
                         await opened[0].poll()
@@ -190,11 +190,11 @@ class AgentHost:
 
 def _found_in(folder: Path) -> dict[str, tuple[Path, Signature]]:
     """The folders with a configuration, by name, and the signature of each configuration."""
-    found = {}
+    folders = {}
     for one in sorted(folder.iterdir()):
         for config in (one / name for name in CONFIG_NAMES):
             with contextlib.suppress(OSError):
                 stat = config.stat()
-                found[one.name] = (config, (stat.st_ino, stat.st_size, stat.st_mtime_ns))
+                folders[one.name] = (config, (stat.st_ino, stat.st_size, stat.st_mtime_ns))
                 break
-    return found
+    return folders

@@ -29,7 +29,7 @@ from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.training import MODEL_PIECE, RoundModel, read_round_model
-from tacit.retry_after import unanswered
+from tacit.retry_after import make_unanswered
 from tacit.rules import table as rules
 
 MOST_FILES: Final = 16
@@ -122,10 +122,10 @@ class ModelFiles:
 
     async def _file(self, model: RoundModel) -> bytes:
         """A file, piece by piece. Raises ``TransportError`` and ``DecodeError``."""
-        found = bytearray()
+        content = bytearray()
         for number in range(model.pieces):
-            found += await self._piece(model, number)
-        data = bytes(found)
+            content += await self._piece(model, number)
+        data = bytes(content)
         if not model_file.is_named(data, model.model):
             raise DecodeError("the file is not the model that the log names")
         model_file.require_numbers(data)
@@ -137,7 +137,7 @@ class ModelFiles:
             raise TransportError("the recipe server does not have its model yet")
         if response.status != 200:
             party = party_of(response.content, "the recipe server")
-            raise unanswered(f"{party} answered {response.status}", dict(response.fields))
+            raise make_unanswered(f"{party} answered {response.status}", dict(response.fields))
         if len(response.content) != min(MODEL_PIECE, model.bytes - number * MODEL_PIECE):
             raise DecodeError("a piece of its model has the wrong length")
         return response.content

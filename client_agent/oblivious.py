@@ -20,7 +20,7 @@ from tacit.hpke import SenderContext
 from tacit.media_types import OHTTP_REQ, OHTTP_RES
 from tacit.ports import Clock, Entropy, HttpResponse, Transport, TransportError
 from tacit.problem import problem_type
-from tacit.retry_after import unanswered
+from tacit.retry_after import make_unanswered
 from tacit.service.base.vouched import VouchedTime
 from tacit.time_format import read_date_field
 
@@ -98,11 +98,11 @@ class ObliviousClient:
             if outer.status == 422 and problem_type(outer.body) == KEY_PROBLEM:
                 continue
             if outer.status != 200 or not outer.is_a(OHTTP_RES):
-                raise unanswered(f"the relay answered {outer.status}", outer.headers, self._clock.now())
+                raise make_unanswered(f"the relay answered {outer.status}", outer.headers, self._clock.now())
             date = outer.headers.get("date", "")
             self._behind = _ahead_of(self._clock, date)
             self.vouched.hear_date("the relay", date)
-            response = _opened(context, outer.body)
+            response = _open_response(context, outer.body)
             if response.status == 400 and problem_type(response.content) == DATE_PROBLEM:
                 self._follows_relay = not corrected
                 raise TransportError("the gateway refuses the date: this device's clock or the relay's is wrong")
@@ -128,7 +128,7 @@ class ObliviousClient:
         )
 
 
-def _opened(context: ohttp.ClientContext, message: bytes) -> bhttp.Response:
+def _open_response(context: ohttp.ClientContext, message: bytes) -> bhttp.Response:
     try:
         return ohttp.open_response(context, message)
     except (CryptoError, DecodeError) as error:

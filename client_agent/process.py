@@ -10,7 +10,7 @@ from client_agent.common import Common
 from client_agent.config import AgentConfig
 from client_agent.embedding import at_work
 from client_agent.journal import Fact
-from client_agent.runner import Watch, opened_agent
+from client_agent.runner import Watch, open_agent
 from tacit.adapters.system import SystemClock
 from tacit.service.base.log import get_logger
 
@@ -31,7 +31,7 @@ def json_lines() -> Tell:
 
 async def run_agents(configs: Sequence[AgentConfig], tell: Tell, *, once: bool, until: float | None) -> bool:
     """Run the agents until SIGINT or SIGTERM, or for ``until`` seconds, or for a single step (``once``); return whether
-    that step could not read the log. Raises ``UsageError`` as ``opened_agent`` does."""
+    that step could not read the log. Raises ``UsageError`` as ``open_agent`` does."""
     stop = asyncio.Event()
     if not once:
         loop = asyncio.get_running_loop()
@@ -47,7 +47,7 @@ async def run_agents(configs: Sequence[AgentConfig], tell: Tell, *, once: bool, 
             def report(event: str, told: dict[str, str | int | float]) -> None:
                 tell(place, event, told)
 
-            async with opened_agent(config, clock, common=common) as (agent, store):
+            async with open_agent(config, clock, common=common) as (agent, store):
                 if once:
                     watch = Watch(store, report)
                     await watch.recall()

@@ -98,7 +98,7 @@ def clock_of(config: AgentConfig, clock: Clock) -> Clock:
 
 
 @contextlib.asynccontextmanager
-async def opened_agent(
+async def open_agent(
     config: AgentConfig,
     clock: Clock | None = None,
     source: DataSource | None = None,

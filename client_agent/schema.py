@@ -108,7 +108,7 @@ def bring_up(connection: sqlite3.Connection) -> None:
     """Bring a file to the newest revision, inside the connection's transaction. Raises ``UsageError`` for a file of
     another version that no step leads from, and ``Fatal`` for one that is no device's journal."""
     names = list(REVISIONS)
-    steps = names[names.index(found) + 1 :] if (found := _revision_of(connection, names)) else names
+    steps = names[names.index(revision) + 1 :] if (revision := _revision_of(connection, names)) else names
     for name in steps:
         for statement in REVISIONS[name]:
             connection.execute(statement)
@@ -124,10 +124,10 @@ def _revision_of(connection: sqlite3.Connection, known: list[str]) -> str:
         return ""
     if not {"alembic_version", "entries"} <= tables:
         raise Fatal("the database is not a device's journal")
-    found = [str(name) for (name,) in connection.execute("SELECT version_num FROM alembic_version")]
-    if len(found) != 1 or not found[0].isdecimal():
+    revisions = [str(name) for (name,) in connection.execute("SELECT version_num FROM alembic_version")]
+    if len(revisions) != 1 or not revisions[0].isdecimal():
         raise Fatal("the database is not a device's journal")
-    (revision,) = found
+    (revision,) = revisions
     if revision not in known:
         whose, then = ("a newer", "that version") if revision > known[-1] else ("an older", "one in between first")
         raise UsageError(f"the database was made by {whose} version of Tacit (revision {revision}); start {then}")

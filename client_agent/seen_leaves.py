@@ -19,7 +19,7 @@ from tacit import ohttp
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError
 from tacit.ports import TransportError
-from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
+from tacit.tlog.canonical import canonical_bytes, parse_canonical, validate
 from tacit.tlog.fields import Blob, Body
 from tacit.tlog.key_sets import OhttpConfig
 from tacit.tlog.leaves import LeafType, SignedLeaf
@@ -75,10 +75,10 @@ class SeenLeaves(ABC, Generic[B]):
         return [leaf for leaf in leaves if self._new(leaf, now) is not None]
 
     def _new(self, leaf: SignedLeaf, now: float) -> tuple[int, B] | None:
-        found = self._read(leaf)
-        if found is None or found[0] in self._seen or abs(found[0] - self.period(now)) > 1:
+        parsed = self._read(leaf)
+        if parsed is None or parsed[0] in self._seen or abs(parsed[0] - self.period(now)) > 1:
             return None
-        return found
+        return parsed
 
     def _read(self, leaf: SignedLeaf) -> tuple[int, B] | None:
         try:
@@ -90,9 +90,9 @@ class SeenLeaves(ABC, Generic[B]):
         """Store verified leaves up to the next period. The reader of the log has checked that a period has only one
         leaf, also against ``leaves``."""
         for leaf in leaves:
-            found = self._new(leaf, now)
-            if found is not None:
-                self._seen[found[0]] = leaf, found[1]
+            parsed = self._new(leaf, now)
+            if parsed is not None:
+                self._seen[parsed[0]] = leaf, parsed[1]
 
     def encode(self) -> bytes:
         """Bytes to store; they are only valid for the same pin."""
@@ -103,7 +103,7 @@ class SeenLeaves(ABC, Generic[B]):
         """Load the bytes of ``encode``. Bytes for another pin, or in another format, are ignored."""
         try:
             stored = parse_canonical(kept, self.WHAT)
-            texts = validated(_Kept, {"leaves": stored.pop("leaves", None)}, self.WHAT).leaves
+            texts = validate(_Kept, {"leaves": stored.pop("leaves", None)}, self.WHAT).leaves
             leaves = [SignedLeaf.decode(unb64url(text)) for text in texts]
         except DecodeError:
             return
@@ -174,23 +174,23 @@ class GatewayKeys(SeenLeaves[OhttpConfig]):
     def with_learned(self, leaves: Iterable[SignedLeaf], now: float) -> GatewayKeys:
         """A copy of these keys after ``learn``; the originals stay as they are. Raises ``TransportError`` if there is
         then still no key for this time."""
-        found = GatewayKeys(self._pin)
-        found._seen = dict(self._seen)
-        found.learn(leaves, now)
-        if not any(config.usable(now) for _, config in found._seen.values()):
+        copy = GatewayKeys(self._pin)
+        copy._seen = dict(self._seen)
+        copy.learn(leaves, now)
+        if not any(config.usable(now) for _, config in copy._seen.values()):
             raise TransportError("the relay has no key set of the gateway for this time")
-        return found
+        return copy
 
 
 @lru_cache(maxsize=64)
 def _usable(*encoded: str | None) -> tuple[ohttp.KeyConfig, ...]:
     """Those of the encoded configurations that this device can seal to."""
-    found = []
+    configs = []
     for text in filter(None, encoded):
         try:
             key = ohttp.KeyConfig.decode(unb64url(text))
             key.suite()
         except (DecodeError, CryptoError):
             continue
-        found.append(key)
-    return tuple(found)
+        configs.append(key)
+    return tuple(configs)

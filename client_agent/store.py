@@ -125,8 +125,8 @@ class SqlAgentStore:
         """The value stored last under this name, or empty bytes."""
 
         def read(connection: sqlite3.Connection) -> bytes:
-            found = connection.execute(f"{_READ_FACTS} WHERE name = ?", (fact.value,)).fetchone()
-            return b"" if found is None else bytes(found[1])
+            row = connection.execute(f"{_READ_FACTS} WHERE name = ?", (fact.value,)).fetchone()
+            return b"" if row is None else bytes(row[1])
 
         return await self._file.read(read)
 

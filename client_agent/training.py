@@ -87,10 +87,10 @@ def _vector(spec: Update, stated: RoundModel, update: NDArray[np.float64]) -> li
     training = spec.training
     norm = float(exact(spec.norm)) * local.room_for_units(spec.length, spec.radius)
     projected = projection_of(training, stated.model)
-    found: list[str | int | float | bool] = local.sent_vector(
+    vector: list[str | int | float | bool] = local.sent_vector(
         training, update, float(exact(stated.clip)), norm, projected
     ).tolist()
-    return found
+    return vector
 
 
 def _numbers(value: Value) -> list[float]:

@@ -22,7 +22,7 @@ from tacit.errors import CryptoError, DecodeError
 from tacit.media_types import JSON, PRIVATE_TOKEN_RESPONSE
 from tacit.ports import Clock, Entropy, Transport, TransportError
 from tacit.problem import problem_type
-from tacit.retry_after import unanswered
+from tacit.retry_after import make_unanswered
 from tacit.tlog.token_directories import IssuerDirectory
 from tacit.tokens.attestation import Evidence, attestation_binding, challenge_of, token_request_body
 from tacit.tokens.binding import PREIMAGE_SIZE, Preimages
@@ -106,7 +106,7 @@ class TokenWallet:
                 directory = self._directories.get(prefetch.slot.epoch)
                 if prefetch.settled or directory is None or now >= directory.end:
                     continue
-                after = await self._supervised(prefetch, directory) if prefetch.due_at <= now else prefetch
+                after = await self._fetch_supervised(prefetch, directory) if prefetch.due_at <= now else prefetch
                 if not after.token:
                     due_next = min(due_next, after.due_at)
             return due_next
@@ -130,7 +130,7 @@ class TokenWallet:
     async def _row(self, slot: Slot) -> Prefetch | None:
         return next((prefetch for prefetch in await self._store.prefetches() if prefetch.slot == slot), None)
 
-    async def _supervised(self, prefetch: Prefetch, directory: IssuerDirectory) -> Prefetch:
+    async def _fetch_supervised(self, prefetch: Prefetch, directory: IssuerDirectory) -> Prefetch:
         """``_fetch``; if a slot raises an unexpected error, that is recorded and the slot is tried again later."""
         try:
             after = await self._fetch(prefetch, directory)
@@ -150,7 +150,7 @@ class TokenWallet:
     async def _fetch(self, prefetch: Prefetch, directory: IssuerDirectory) -> Prefetch:
         key = _planned_key(prefetch, directory)
         try:
-            blinded = None if key is None else await self._blinded(prefetch, key)
+            blinded = None if key is None else await self._store_blinded(prefetch, key)
         except CryptoError:
             blinded = None
         if key is None or blinded is None:
@@ -172,7 +172,7 @@ class TokenWallet:
         await self._store.put_prefetch(prefetch)
         return prefetch
 
-    async def _blinded(self, prefetch: Prefetch, key: TokenKey) -> Prefetch:
+    async def _store_blinded(self, prefetch: Prefetch, key: TokenKey) -> Prefetch:
         """``prefetch`` with its blinded request, stored in the journal before anything is sent."""
         if prefetch.pending:
             return prefetch
@@ -196,7 +196,7 @@ async def ask_attester(
     """
     answer = await transport.request("POST", f"{attester_url}/v1/challenge")
     if answer.status != 200:
-        raise unanswered(f"the attester answered {answer.status}", answer.headers)
+        raise make_unanswered(f"the attester answered {answer.status}", answer.headers)
     challenge = challenge_of(answer.body)
     evidence = device.attest(attestation_binding(challenge, pending.request))
     answer = await transport.request(
@@ -208,7 +208,7 @@ async def ask_attester(
     if answer.status == 429 and problem_type(answer.body) == QUOTA_PROBLEM:
         raise QuotaSpentError
     if answer.status != 200 or not answer.is_a(PRIVATE_TOKEN_RESPONSE):
-        raise unanswered(f"the attester answered {answer.status}", answer.headers)
+        raise make_unanswered(f"the attester answered {answer.status}", answer.headers)
     return TokenResponse.decode(answer.body)
 
 

@@ -127,11 +127,11 @@ def _only(group: typer.Typer, wanted: Sequence[str]) -> typer.Typer:
         return group
     one = copy(group)
     one.registered_commands = commands
-    one.registered_groups = [_narrowed(inner, wanted[1:]) for inner in groups]
+    one.registered_groups = [_narrow(inner, wanted[1:]) for inner in groups]
     return one
 
 
-def _narrowed(inner: TyperInfo, wanted: Sequence[str]) -> TyperInfo:
+def _narrow(inner: TyperInfo, wanted: Sequence[str]) -> TyperInfo:
     one = copy(inner)
     one.typer_instance = None if inner.typer_instance is None else _only(inner.typer_instance, wanted)
     return one
@@ -174,7 +174,7 @@ def run(arguments: Sequence[str]) -> int:
     tell = partial(_complain, as_json="--json" in arguments)
     try:
         wanted_level()
-        code = build(*_wanted(arguments))(_asking(arguments), prog_name="tacit", standalone_mode=False)
+        code = build(*_command_words(arguments))(_asking(arguments), prog_name="tacit", standalone_mode=False)
     except TyperException as error:
         place = getattr(getattr(error, "ctx", None), "command_path", "tacit")
         tell("usage", error.format_message(), hint=f"try: {place} --help")
@@ -208,7 +208,7 @@ def _of_system(error: OSError) -> str:
 
 def _lacking(error: ModuleNotFoundError, arguments: Sequence[str]) -> str:
     """What is said where a part of Tacit is not installed. Raises ``error`` where it is about anything else."""
-    name, command = error.name or "", " ".join(("tacit", *_wanted(arguments)[:1]))
+    name, command = error.name or "", " ".join(("tacit", *_command_words(arguments)[:1]))
     if (missing := missing_module(command, error)) is not None:
         return str(missing)
     if name.partition(".")[0] not in PACKAGES:
@@ -225,7 +225,7 @@ def _asking(arguments: Sequence[str]) -> list[str]:
     return [*given, "--help"] if not given or is_group else given
 
 
-def _wanted(arguments: Sequence[str]) -> list[str]:
+def _command_words(arguments: Sequence[str]) -> list[str]:
     """The words of the command line that may name a command, or of the one that a shell is completing."""
     words = (
         os.environ["COMP_WORDS"].split()[1:] if COMPLETION in os.environ and "COMP_WORDS" in os.environ else arguments
@@ -253,10 +253,10 @@ class HashCommand(TyperCommand):
             if not getattr(one, "is_flag", True)
             for name in (*one.opts, *one.secondary_opts)
         }
-        return super().parse_args(ctx, moved(args, with_value))
+        return super().parse_args(ctx, move_hashes_last(args, with_value))
 
 
-def moved(args: Sequence[str], with_value: set[str]) -> list[str]:
+def move_hashes_last(args: Sequence[str], with_value: set[str]) -> list[str]:
     """``args`` with the hashes that look like options at the end, behind ``--``, unless they are the value of an option
     (those ``with_value`` have one)."""
     if "--" in args:

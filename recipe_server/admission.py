@@ -43,7 +43,7 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.rules import series_table as series_rules
 from tacit.rules import table as rules
-from tacit.time_format import moment
+from tacit.time_format import format_second
 from tacit.tlog.cosignature import MAX_SKEW_SECONDS
 from tacit.tlog.fields import Body
 from tacit.tlog.key_sets import OhttpConfig
@@ -80,7 +80,7 @@ class Admission:
 
     async def admit(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
         """How to register ``leaf``, if it may enter the log at ``now`` (POSIX seconds). Raises ``Refusal``."""
-        register = await self._admitted(leaf, tx, now)
+        register = await self._admit(leaf, tx, now)
         if leaf.type not in _RESERVED:
             taken, wanted = await tx.page_capacity.taken(now, self.ended_seconds, self.policy), _leaf_bytes(leaf)
             if leaf.type in _OF_ANALYSTS:
@@ -91,7 +91,7 @@ class Admission:
                 taken.require_keys(wanted)
         return register
 
-    async def _admitted(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
+    async def _admit(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
         if leaf.type is LeafType.RECIPE:
             return await self._recipe(leaf, tx, now)
         if leaf.type is LeafType.SERIES:
@@ -109,7 +109,7 @@ class Admission:
         return await self._ohttp_config(leaf, tx, now)
 
     async def _recipe(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
-        recipe = _decoded(lambda: Recipe.from_body(leaf.body))
+        recipe = _decode(lambda: Recipe.from_body(leaf.body))
         rules.require(recipe, self.policy, Context(Stage.PUBLISH, now, leaf=leaf), only=_CHEAP_FIRST)
         token, series = recipe.token, await series_of(tx, recipe)
         place, slots = recipe.series, SlotTable(tx, self.policy, token.issuer, now)
@@ -164,7 +164,7 @@ class Admission:
             )
 
     async def _series(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
-        series = _decoded(lambda: Series.from_body(leaf.body))
+        series = _decode(lambda: Series.from_body(leaf.body))
         probe = series.probe
         rules.require(probe, self.policy, Context(Stage.DRAFT, now), only=("analyst-unknown",))
         analyst = probe.parties.analyst
@@ -204,7 +204,7 @@ class Admission:
         if logged.end_index is not None:
             raise Refusal("series-end-exists", f"leaf {logged.end_index} has ended the series already")
         if now >= logged.ends_at:
-            raise Refusal("series-end-late", f"the series was over at {moment(logged.ends_at)}")
+            raise Refusal("series-end-late", f"the series was over at {format_second(logged.ends_at)}")
 
         async def register(tx: RecipeTx, index: int) -> None:
             await tx.series.end(series, index, int(now))
@@ -216,8 +216,8 @@ class Admission:
         account = self.policy.account(name)
         if account is None:
             return None
-        found = await tx.charges(account.name, now, ending_after=start - account.window_seconds)
-        return rightful(found, self.policy)
+        charges = await tx.charges(account.name, now, ending_after=start - account.window_seconds)
+        return rightful(charges, self.policy)
 
     async def _opt_in(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
         opt_in = _body(leaf, OptIn)
@@ -226,7 +226,7 @@ class Admission:
         if proves != (opt_in.verify_key_confirmation is not None):
             raise Refusal("leaf-malformed", f"an opt-in to it {'confirms a' if proves else 'names no'} verify key")
         if now >= recipe.interval.end:
-            raise Refusal("opt-in-late", f"the recipe's interval ended at {moment(recipe.interval.end)}")
+            raise Refusal("opt-in-late", f"the recipe's interval ended at {format_second(recipe.interval.end)}")
         if await tx.opt_in_index(recipe_hash, opt_in.role) is not None:
             raise Refusal("opt-in-exists", f"the log holds another opt-in of the {opt_in.role}")
 
@@ -241,7 +241,7 @@ class Admission:
         if await tx.opt_in_index(recipe.hash, void.role) is None:
             raise Refusal("void-opt-in", f"the log holds no opt-in of the {void.role}")
         if now < recipe.interval.end:
-            raise Refusal("void-early", f"the recipe's interval ends at {moment(recipe.interval.end)}")
+            raise Refusal("void-early", f"the recipe's interval ends at {format_second(recipe.interval.end)}")
         if await tx.has_results(recipe.hash) or await tx.census_shares(recipe_hash=recipe.hash):
             raise Refusal("void-released", "a result of the recipe is published")
         if void.role in await tx.void_roles(recipe.hash):
@@ -260,12 +260,12 @@ class Admission:
         if await tx.opt_in_index(recipe.hash, share.role) is None:
             raise Refusal("census-share-opt-in", f"the log holds no opt-in of the {share.role}")
         if now < recipe.interval.end:
-            raise Refusal("census-share-early", f"the census ends at {moment(recipe.interval.end)}")
+            raise Refusal("census-share-early", f"the census ends at {format_second(recipe.interval.end)}")
         if share.role in await tx.void_roles(recipe.hash):
             raise Refusal("census-share-void", f"the {share.role} has said that nothing was released")
         if any(share.role in census.shares for census in await tx.census_shares(recipe_hash=recipe.hash)):
             raise Refusal("census-share-exists", f"the log holds another share of the {share.role}")
-        _decoded(lambda: vdaf_of(recipe).decode_agg_share(unb64url(share.aggregate_share)))
+        _decode(lambda: vdaf_of(recipe).decode_agg_share(unb64url(share.aggregate_share)))
 
         async def register(tx: RecipeTx, index: int) -> None:
             await tx.add_census_share(recipe.hash, share.role, index)
@@ -297,16 +297,16 @@ class Admission:
 
     def _check_time(self, directory: IssuerDirectory, now: float) -> None:
         if now >= directory.end:
-            raise Refusal("directory-over", f"epoch {directory.epoch} ended at {moment(directory.end)}")
+            raise Refusal("directory-over", f"epoch {directory.epoch} ended at {format_second(directory.end)}")
         opens = directory.start - MAX_LOOKAHEAD * directory.epoch_seconds
         if now < opens - MAX_SKEW_SECONDS:
             raise Refusal(
-                "directory-early", f"the directory of epoch {directory.epoch} may come from {moment(opens)} on"
+                "directory-early", f"the directory of epoch {directory.epoch} may come from {format_second(opens)} on"
             )
         deadline = directory.start - directory.epoch_seconds
         if now >= deadline and not self.accept_late_directories:
             raise Refusal(
-                "directory-late", f"the directory of epoch {directory.epoch} was due before {moment(deadline)}"
+                "directory-late", f"the directory of epoch {directory.epoch} was due before {format_second(deadline)}"
             )
 
     async def _ohttp_config(self, leaf: SignedLeaf, tx: RecipeTx, now: float) -> Register:
@@ -344,7 +344,7 @@ async def _check_period(config: OhttpConfig, tx: RecipeTx, now: float) -> None:
     current = int(now) // config.rotation_seconds
     if config.period < current:
         end = config.start + config.rotation_seconds
-        raise Refusal("ohttp-config-over", f"period {config.period} ended at {moment(end)}")
+        raise Refusal("ohttp-config-over", f"period {config.period} ended at {format_second(end)}")
     if config.period > current + 1:
         raise Refusal("ohttp-config-early", f"it is period {current}; the key set of the next one may be published")
     before = known.get(config.period - 1)
@@ -352,7 +352,9 @@ async def _check_period(config: OhttpConfig, tx: RecipeTx, now: float) -> None:
         return
     deadline = config.start - config.rotation_seconds // KEY_SET_MARGIN
     if now >= deadline:
-        raise Refusal("ohttp-config-late", f"the key set of period {config.period} was due before {moment(deadline)}")
+        raise Refusal(
+            "ohttp-config-late", f"the key set of period {config.period} was due before {format_second(deadline)}"
+        )
     logged = SignedLeaf.decode((await tx.leaves([before.index]))[before.index]).body_as(OhttpConfig)
     if config.previous not in {None, logged.active}:
         raise Refusal("ohttp-config-previous", f"the previous key is not the active one of period {before.period}")
@@ -390,7 +392,7 @@ async def _aggregators_recipe(kind: str, leaf: SignedLeaf, body: OptIn | Void | 
 T = TypeVar("T")
 
 
-def _decoded(read: Callable[[], T]) -> T:
+def _decode(read: Callable[[], T]) -> T:
     try:
         return read()
     except DecodeError as error:
@@ -398,7 +400,7 @@ def _decoded(read: Callable[[], T]) -> T:
 
 
 def _body(leaf: SignedLeaf, model: type[B]) -> B:
-    return _decoded(lambda: leaf.body_as(model))
+    return _decode(lambda: leaf.body_as(model))
 
 
 def _check_signature(leaf: SignedLeaf, public: bytes) -> None:
@@ -410,7 +412,7 @@ def _check_signature(leaf: SignedLeaf, public: bytes) -> None:
 
 def decode_leaf(data: bytes) -> SignedLeaf:
     """The leaf in ``data``. Raises Refusal ``leaf-malformed``."""
-    return _decoded(lambda: SignedLeaf.decode(data))
+    return _decode(lambda: SignedLeaf.decode(data))
 
 
 def operator_policy(policy: Policy) -> Policy:

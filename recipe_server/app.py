@@ -70,7 +70,7 @@ def create_app(config: RecipeServerConfig, deps: ServiceEnv) -> web.Application:
     add_store(app, lambda: app[RECIPES].durable)
     add_driver(app, app[MODELS], FORGET_SECONDS, "deleting the model files of rounds that are over")
     add_driver(app, LeafTime(app[RECIPES], deps.vouched), ASK_SECONDS, "comparing the clock with the newest directory")
-    _show_log(app, config, store, _have_cosigned(app, config))
+    _show_log(app, config, store, _add_witness_drivers(app, config))
     return app
 
 
@@ -88,7 +88,7 @@ def _show_log(
     add_log_metrics(app, app[RECIPES], app[MODELS], ledger, witnesses)
 
 
-def _have_cosigned(app: web.Application, config: RecipeServerConfig) -> list[WitnessDriver]:
+def _add_witness_drivers(app: web.Application, config: RecipeServerConfig) -> list[WitnessDriver]:
     """One driver per witness, which wakes as soon as the log grows."""
     service, deps = app[RECIPES], app[SERVICE_ENV]
     for witness in config.witnesses:
@@ -119,9 +119,9 @@ class LeafTime:
 
     async def step(self) -> int:
         """Look once. Always returns 0."""
-        found = await self._service.newest_leaf()
-        if found is not None:
-            self._vouched.hear_least("the log's newest directory", *found)
+        newest = await self._service.newest_leaf()
+        if newest is not None:
+            self._vouched.hear_least("the log's newest directory", *newest)
         return 0
 
 

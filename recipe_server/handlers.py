@@ -88,17 +88,17 @@ async def post_leaf(request: web.Request) -> web.Response:
 async def get_recipes(request: web.Request) -> web.Response:
     """GET /v1/recipes?after=INDEX&limit=N: summaries with state; ``next`` is the ``after`` of the next page or null."""
     after, limit = _number(request, "after", -1), min(LIST_LIMIT, _number(request, "limit", LIST_LIMIT))
-    found = await request.app[RECIPES].recipes(after, limit)
-    following = found[-1]["index"] if found and len(found) == limit else None
-    return _json(request, {"recipes": found, "next": following})
+    page = await request.app[RECIPES].recipes(after, limit)
+    following = page[-1]["index"] if page and len(page) == limit else None
+    return _json(request, {"recipes": page, "next": following})
 
 
 async def get_recipe(request: web.Request) -> web.Response:
     """GET /v1/recipes/{hash}: the recipe in full."""
-    found = await request.app[RECIPES].recipe(_hash(request))
-    if found is None:
+    document = await request.app[RECIPES].recipe(_hash(request))
+    if document is None:
         raise web.HTTPNotFound
-    return _json(request, found)
+    return _json(request, document)
 
 
 async def put_model(request: web.Request) -> web.Response:

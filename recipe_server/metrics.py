@@ -84,8 +84,8 @@ class LedgerGauge:
         for account in filter(None, accounts):
             async with self._store.read() as tx:
                 charges = rightful(await tx.charges(account.name, now), self._policy)
-            found = await asyncio.to_thread(balance, charges, account, now)
-            self._found[account.name,] = float(found.peak / account.epsilon)
+            balances = await asyncio.to_thread(balance, charges, account, now)
+            self._found[account.name,] = float(balances.peak / account.epsilon)
         self._of = wanted
 
 

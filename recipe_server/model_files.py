@@ -58,8 +58,8 @@ class ModelFiles:
         """Store ``file``; False if it is stored already. Raises what ``require`` raises, ``Refusal`` ``model-hash`` if
         ``model`` is not its SHA-256, and ``Abort`` (503) if too many have arrived at once."""
         with self._arrived.reserve(len(file)):
-            found = await asyncio.to_thread(hashlib.sha256, file)
-            if not hmac.compare_digest(found.digest(), model):
+            digest = await asyncio.to_thread(hashlib.sha256, file)
+            if not hmac.compare_digest(digest.digest(), model):
                 raise Refusal("model-hash", "the body has another SHA-256; send the file that the round names")
             async with self._store.transaction() as tx:
                 await tx.models.forget(self._gone_for_good())

@@ -75,9 +75,9 @@ class ModelRows:
 
     async def add(self, recipe: Recipe) -> None:
         """Record the model that ``recipe``, which is in the log, names; nothing if it trains none."""
-        found = model_of(recipe)
-        if found is not None:
-            stated = {"model": unb64url(found.model), "bytes": found.bytes}
+        model = model_of(recipe)
+        if model is not None:
+            stated = {"model": unb64url(model.model), "bytes": model.bytes}
             own = {"recipe_hash": recipe.hash, "analyst": recipe.parties.analyst.operator}
             await self._connection.execute(sa.insert(ROUND_MODELS).values(**own, **stated))
 
@@ -102,8 +102,8 @@ class ModelRows:
         if number >= _MOST_PIECES:
             return None
         at = (MODEL_PIECES.c.model == model, MODEL_PIECES.c.number == number)
-        found: bytes | None = await self._connection.scalar(sa.select(MODEL_PIECES.c.body).where(*at))
-        return found
+        body: bytes | None = await self._connection.scalar(sa.select(MODEL_PIECES.c.body).where(*at))
+        return body
 
     async def taken(self, gone: int) -> int:
         """Bytes of the stored files of live models."""

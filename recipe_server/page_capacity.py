@@ -96,22 +96,22 @@ class PageCapacity:
     async def taken(self, now: float, ended_seconds: int, policy: Policy) -> Taken:
         """What is taken at ``now`` (POSIX seconds); ``ended_seconds`` and ``policy`` as for the live entries."""
         gone, counted = int(now) - ended_seconds, int(now) - policy.census_max_age_seconds
-        found = Taken()
+        taken = Taken()
         directory_end = (DIRECTORIES.c.epoch + 1) * DIRECTORIES.c.epoch_seconds
         set_end = (KEY_SETS.c.period + 2) * KEY_SETS.c.rotation_seconds
-        found.keys = await self._sum(DIRECTORIES, directory_end > gone) + await self._sum(KEY_SETS, set_end > int(now))
-        found.voids = await self._sum(VOIDS, VOIDS.c.published_at > gone)
+        taken.keys = await self._sum(DIRECTORIES, directory_end > gone) + await self._sum(KEY_SETS, set_end > int(now))
+        taken.voids = await self._sum(VOIDS, VOIDS.c.published_at > gone)
         joined = sa.join(RECIPES, ENTRIES, ENTRIES.c.position == RECIPES.c.position)
         columns = (RECIPES.c.analyst, sa.func.count(), sa.func.sum(_ENCODED))
         live = sa.select(*columns).select_from(joined).where(RECIPES.c.ends_at > gone).group_by(RECIPES.c.analyst)
         for analyst, count, size in await self._connection.execute(live):
-            found.add(analyst, int(size) + int(count) * recipe_bytes(0))
-        await self._censuses(found, min(counted, gone))
+            taken.add(analyst, int(size) + int(count) * recipe_bytes(0))
+        await self._censuses(taken, min(counted, gone))
         series = {one.index: one.analyst for one in await SeriesRows(self._connection).live(gone, policy)}
         sizes = sa.select(ENTRIES.c.position, _ENCODED).where(ENTRIES.c.position.in_(series))
         for row in await self._connection.execute(sizes):
-            found.add(series[row.position], int(row[1]) + series_bytes(0))
-        return found
+            taken.add(series[row.position], int(row[1]) + series_bytes(0))
+        return taken
 
     async def _sum(self, table: sa.Table, live: sa.ColumnElement[bool]) -> int:
         """The bytes of room that the live leaves of a table take."""

@@ -42,13 +42,13 @@ class ResultPages:
             return kept
         async with self._store.read() as tx:
             numbers, full = _fitting(await tx.result_sizes(recipe_hash, after, key[2] + 1), key[2])
-            found = await tx.numbered_results(recipe_hash, numbers)
+            results = await tx.numbered_results(recipe_hash, numbers)
         # the collector's own bytes, which were parsed when they arrived, in one JSON object
         following = numbers[-1] if full else None
         of = b"" if recipe_hash is None else b'"recipe_hash":"%s",' % b64url(recipe_hash).encode()
-        items = b",".join(b'{"published_at":%d,"result":%s}' % (item.published_at, item.body) for item in found)
+        items = b",".join(b'{"published_at":%d,"result":%s}' % (item.published_at, item.body) for item in results)
         then = b"null" if following is None else b"%d" % following
-        page = ResultPage(b'{%s"results":[%s],"next":%s}' % (of, items, then), following is not None, not found)
+        page = ResultPage(b'{%s"results":[%s],"next":%s}' % (of, items, then), following is not None, not results)
         if full:
             before = self._kept.pop(key, None)  # read twice at the same time
             self._kept[key] = page

@@ -98,29 +98,29 @@ class SeriesRows:
             .select_from(joined)
             .where(sa.or_(SERIES.c.ends_at > gone, SERIES.c.shown_until > gone))
         )
-        found = []
+        series = []
         for row in await self._connection.execute(statement.order_by(SERIES.c.position)):
             is_open = row.end_position is None and policy.trusts(row.analyst, row.signing_key)
             ends_at = row.ends_at if is_open else max(row.last or 0, row.shown_until or 0)
             if ends_at > gone:
                 one = LoggedSeries(row.hash, row.position, ends_at, row.analyst, is_open, row.end_position)
-                found.append(one)
-        return found
+                series.append(one)
+        return series
 
     async def held_slots(self, issuer: str, first: int, last: int) -> dict[int, dict[int, tuple[bytes, str]]]:
         """For epochs ``first`` to ``last``, by slot, hash and analyst of the recipe that has it."""
         at = (RECIPES.c.issuer == issuer, RECIPES.c.epoch.between(first, last))
         columns = (RECIPES.c.epoch, RECIPES.c.slot, RECIPES.c.hash, RECIPES.c.analyst)
-        found: dict[int, dict[int, tuple[bytes, str]]] = {}
+        held: dict[int, dict[int, tuple[bytes, str]]] = {}
         for row in await self._connection.execute(sa.select(*columns).where(*at)):
-            found.setdefault(row.epoch, {})[row.slot] = (row.hash, row.analyst)
-        return found
+            held.setdefault(row.epoch, {})[row.slot] = (row.hash, row.analyst)
+        return held
 
     async def round_owner(self, series_hash: bytes, number: int) -> bytes | None:
         """Hash of the recipe that is round ``number``, or None."""
         at = (SERIES_ROUNDS.c.series_hash == series_hash, SERIES_ROUNDS.c.number == number)
-        found: bytes | None = await self._connection.scalar(sa.select(SERIES_ROUNDS.c.recipe_hash).where(*at))
-        return found
+        owner: bytes | None = await self._connection.scalar(sa.select(SERIES_ROUNDS.c.recipe_hash).where(*at))
+        return owner
 
     async def charges(self, account: str, now: float, *, ending_after: int = -1) -> tuple[Charge, ...]:
         """The charges to an account at ``now`` (POSIX seconds), of series that end after ``ending_after``."""

@@ -25,7 +25,7 @@ from tacit.codec import b64url
 from tacit.errors import CryptoError, Fatal, Refusal
 from tacit.models.forms import form_of
 from tacit.ports import Clock
-from tacit.recipe.logged import in_full, recipe_state, stated, summary
+from tacit.recipe.logged import in_full, recipe_state, stated_members, summary
 from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import get_logger
 from tacit.service.stores import Durable
@@ -71,7 +71,7 @@ class RecipeService:
         """Number of entries that readers are shown."""
         self._unsaid: set[str] = set()
         """Topics of entries that readers are not shown yet."""
-        self._answers = Answers(store, self._shown, clock, config.ended_seconds, policy)
+        self._answers = Answers(store, self._shown_checkpoint, clock, config.ended_seconds, policy)
         self._result_pages = ResultPages(store)
         self._log = get_logger("recipe_server")
 
@@ -105,9 +105,9 @@ class RecipeService:
         async with self._store.transaction() as tx:
             stored = await tx.checkpoint()
             if stored is None:
-                await tx.put_checkpoint(0, self._signed(0, EMPTY_ROOT))
+                await tx.put_checkpoint(0, self._sign_checkpoint(0, EMPTY_ROOT))
                 return
-            shown = await self._shown(tx)
+            shown = await self._shown_checkpoint(tx)
         self._size = shown[0]
         try:
             for note in (stored[1], shown[1]):
@@ -115,7 +115,7 @@ class RecipeService:
         except CryptoError as error:
             raise Fatal("the stored checkpoint is of another log or key") from error
 
-    async def _shown(self, tx: RecipeTx) -> tuple[int, bytes]:
+    async def _shown_checkpoint(self, tx: RecipeTx) -> tuple[int, bytes]:
         """(size, note) of the checkpoint that readers see: if there are witnesses, the newest that they have cosigned;
         the newest one of the log if they have cosigned none yet."""
         shown = await tx.shown() if self._config.witnesses else None
@@ -125,8 +125,8 @@ class RecipeService:
         """Between which POSIX seconds it is, by the newest directory in the log: its issuer published it at most
         ``MAX_LOOKAHEAD`` epochs ahead, and a later one is due before its own epoch ends. None without a directory."""
         async with self._store.read() as tx:
-            found = await tx.directories()
-        newest = max(found, key=lambda one: (one.epoch + 1) * one.epoch_seconds, default=None)
+            directories = await tx.directories()
+        newest = max(directories, key=lambda one: (one.epoch + 1) * one.epoch_seconds, default=None)
         if newest is None:
             return None
         seconds = newest.epoch_seconds
@@ -147,7 +147,7 @@ class RecipeService:
             index, _ = await _checkpoint(tx)
             await self._append(tx, index, leaf, data)
             await register(tx, index)
-            shown, _ = await self._shown(tx)
+            shown, _ = await self._shown_checkpoint(tx)
         self._unsaid |= {LOG, KEYS if leaf.type in _KEY_LEAVES else RECIPES}
         self._log.info("leaf_published", type=leaf.type.value, index=index)
         self._grown_to(shown)
@@ -173,7 +173,7 @@ class RecipeService:
             newest, note = await _checkpoint(tx)
             if size == newest:
                 return note
-            return self._signed(size, await tx.with_nodes(lambda read: root_hash(read, size)))
+            return self._sign_checkpoint(size, await tx.with_nodes(lambda read: root_hash(read, size)))
 
     async def extends(self, old: int, size: int) -> tuple[bytes, ...]:
         """Proof that the tree of ``size`` entries extends the tree of ``old`` entries."""
@@ -203,15 +203,15 @@ class RecipeService:
         edge.update({(node.level, node.index): node.hash for node in nodes})
         root = root_hash(lambda level, at: edge[level, at], index + 1)
         await tx.add_entry(index, leaf, data, nodes)
-        await tx.put_checkpoint(index + 1, self._signed(index + 1, root))
+        await tx.put_checkpoint(index + 1, self._sign_checkpoint(index + 1, root))
 
-    def _signed(self, size: int, root: bytes) -> bytes:
+    def _sign_checkpoint(self, size: int, root: bytes) -> bytes:
         return sign_checkpoint(Checkpoint(self._config.log_name, size, root), self._key)
 
     async def checkpoint(self) -> bytes:
         """The newest checkpoint that readers are shown."""
         async with self._store.read() as tx:
-            return (await self._shown(tx))[1]
+            return (await self._shown_checkpoint(tx))[1]
 
     async def tile(self, tile: Tile) -> bytes | None:
         """Content of a hash tile or entry bundle; None if the log is not large enough."""
@@ -251,10 +251,10 @@ class RecipeService:
     async def recipe(self, recipe_hash: bytes) -> dict[str, Any] | None:
         """One recipe in full: summary, body, leaf, opt-ins, task id. None if the log does not hold it."""
         async with self._store.read() as tx:
-            found = await tx.recipes(recipe_hash=recipe_hash)
-            if not found:
+            recipes = await tx.recipes(recipe_hash=recipe_hash)
+            if not recipes:
                 return None
-            logged = found[0]
+            logged = recipes[0]
             leaves = await tx.leaves([logged.index, *logged.opt_ins.values()])
         data = leaves[logged.index]
         opt_ins = {role: (index, leaves[index]) for role, index in logged.opt_ins.items()}
@@ -292,13 +292,13 @@ async def _checkpoint(tx: RecipeTx) -> tuple[int, bytes]:
 
 
 def _summary(logged: LoggedRecipe, data: bytes, now: float) -> dict[str, Any]:
-    roles, said = _stated(data)
+    roles, said = _read_stated(data)
     state = recipe_state(roles, logged.opt_ins, logged.ends_at, now)
     return summary(b64url(logged.hash), logged.index, state, said)
 
 
 @lru_cache(maxsize=STATED_KEPT)
-def _stated(data: bytes) -> tuple[tuple[str, ...], dict[str, Any]]:
+def _read_stated(data: bytes) -> tuple[tuple[str, ...], dict[str, Any]]:
     """The roles that must opt in to the recipe in a leaf, and the members that a summary takes from it."""
     recipe = stored_recipe(data)
-    return form_of(recipe.model).opting_in(recipe.parties), stated(recipe)
+    return form_of(recipe.model).opting_in(recipe.parties), stated_members(recipe)

@@ -52,9 +52,8 @@ def analyst_of(series: Series) -> str:
 
 
 async def directory_of(tx: RecipeTx, issuer: str, epoch: int) -> IssuerDirectory | None:
-    """The directory of an epoch, if the log has it."""
-    found = [one.index for one in await tx.directories(issuer) if one.epoch == epoch]
-    return await _directory_at(tx, found[0]) if found else None
+    indices = [one.index for one in await tx.directories(issuer) if one.epoch == epoch]
+    return await _directory_at(tx, indices[0]) if indices else None
 
 
 async def _directory_at(tx: RecipeTx, index: int) -> IssuerDirectory:
@@ -69,15 +68,14 @@ class SlotTable:
         self._tx, self._policy, self._issuer, self._now = tx, policy, issuer, now
 
     async def of(self, epoch: int) -> EpochSlots:
-        """The slots of one epoch."""
         return (await self._epochs([epoch]))[epoch]
 
     async def require_share(self, recipe: Recipe, analyst: str) -> None:
         """Raise ``Refusal`` ``slot-share`` if the analyst has all its slots of the recipe's epoch already, and the
         recipe is not a round for which one of them is reserved."""
-        found = await self.of(recipe.token.epoch)
-        if recipe.token.slot not in found.reserved:
-            self._require_share(found, analyst, 1)
+        slots = await self.of(recipe.token.epoch)
+        if recipe.token.slot not in slots.reserved:
+            self._require_share(slots, analyst, 1)
 
     async def require_free(self, series: Series) -> None:
         """Check that ``series`` has only slots that the issuer has, that it leaves the other analysts their shares, and
@@ -89,8 +87,8 @@ class SlotTable:
         if newest is None:
             raise Refusal("slot-key-missing", f"the log has no directory of {self._issuer} yet; publish it again then")
         near = max(first.epoch, min(last, self._ahead(newest)))
-        found = await self._epochs(range(first.epoch, near + 1))
-        for epoch in found.values():
+        epochs = await self._epochs(range(first.epoch, near + 1))
+        for epoch in epochs.values():
             wanted = set(slots_in(series, epoch.epoch))
             if not wanted <= epoch.slots:
                 raise Refusal(
@@ -134,10 +132,10 @@ class SlotTable:
             slots = frozenset() if directory is None else frozenset(key.slot for key in directory.keys)
             found[epoch] = EpochSlots(epoch, slots, held.get(epoch, {}))
             if newest is not None and epoch <= self._ahead(newest):
-                found[epoch] = self._with_reserved(found[epoch], series)
+                found[epoch] = self._add_reserved(found[epoch], series)
         return found
 
-    def _with_reserved(self, epoch: EpochSlots, series: Iterable[Series]) -> EpochSlots:
+    def _add_reserved(self, epoch: EpochSlots, series: Iterable[Series]) -> EpochSlots:
         reserved: dict[int, Series] = {}
         for one in series:
             if one.slots.issuer != self._issuer:
@@ -150,7 +148,6 @@ class SlotTable:
 
 
 def slots_in(series: Series, epoch: int) -> range:
-    """The slots that the series assigns in an epoch."""
     first = series.slots
     left = series.rounds - (epoch - first.epoch) * first.per_epoch
     return range(first.slot, first.slot + (max(0, min(left, first.per_epoch)) if epoch >= first.epoch else 0))

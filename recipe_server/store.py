@@ -85,14 +85,14 @@ class RecipeTx:
 
     async def with_nodes(self, compute: Callable[[NodeReader], T]) -> T:
         """The result of ``compute``, which reads the stored hashes; they are fetched in as few statements as needed."""
-        found: dict[tuple[int, int], bytes] = {}
+        nodes: dict[tuple[int, int], bytes] = {}
         wanted = sorted(reads_of(compute))
         for start in range(0, len(wanted), _FETCH):
             keys = wanted[start : start + _FETCH]
             statement = sa.select(NODES).where(sa.tuple_(NODES.c.level, NODES.c.position).in_(keys))
             for row in await self._connection.execute(statement):
-                found[row.level, row.position] = row.hash
-        return compute(lambda level, index: found[level, index])
+                nodes[row.level, row.position] = row.hash
+        return compute(lambda level, index: nodes[level, index])
 
     async def edge(self, size: int) -> dict[tuple[int, int], bytes]:
         """The hashes that an append to a tree of ``size`` entries needs."""
@@ -115,12 +115,12 @@ class RecipeTx:
 
     async def leaves(self, indices: Collection[int]) -> dict[int, bytes]:
         """The encoded entries at ``indices``, by index."""
-        wanted, found = sorted(indices), {}
+        wanted, leaves = sorted(indices), {}
         for start in range(0, len(wanted), _FETCH):
             inside = ENTRIES.c.position.in_(wanted[start : start + _FETCH])
             statement = sa.select(ENTRIES.c.position, ENTRIES.c.leaf).where(inside)
-            found.update({row.position: row.leaf for row in await self._connection.execute(statement)})
-        return found
+            leaves.update({row.position: row.leaf for row in await self._connection.execute(statement)})
+        return leaves
 
     async def leaf_range(self, start: int, count: int) -> list[bytes]:
         """``count`` entries from ``start`` on, in order."""
@@ -192,11 +192,11 @@ class RecipeTx:
         statement = statement.where(RECIPES.c.ends_at > ending_after)
         if recipe_hash is not None:
             statement = statement.where(RECIPES.c.hash == recipe_hash)
-        found: dict[bytes, LoggedCensus] = {}
+        censuses: dict[bytes, LoggedCensus] = {}
         for row in await self._connection.execute(statement.order_by(RECIPES.c.position)):
-            census = found.setdefault(row.hash, LoggedCensus(row.position, row.ends_at, {}))
+            census = censuses.setdefault(row.hash, LoggedCensus(row.position, row.ends_at, {}))
             census.shares[row.role] = row.share
-        return list(found.values())
+        return list(censuses.values())
 
     async def recipe_index(self, recipe_hash: bytes) -> int | None:
         """Index of the recipe's leaf, or None."""
@@ -264,9 +264,9 @@ class RecipeTx:
             joined = sa.select(table.c.recipe_hash, table.c.role).join(
                 CHARGES, CHARGES.c.recipe_hash == table.c.recipe_hash
             )
-            found = roles.setdefault(table.name, {})
+            states = roles.setdefault(table.name, {})
             for row in await self._connection.execute(joined.where(*wanted)):
-                found.setdefault(row.recipe_hash, set()).add(row.role)
+                states.setdefault(row.recipe_hash, set()).add(row.role)
 
         def charge(row: sa.Row[tuple[object, ...]]) -> Charge:
             opted_in, void = (roles[table.name].get(row.recipe_hash, set()) for table in (OPT_INS, VOIDS))
@@ -291,7 +291,6 @@ class RecipeTx:
         await self._connection.execute(sa.insert(DIRECTORIES).values(**values))
 
     async def directories(self, issuer: str | None = None) -> list[LoggedDirectory]:
-        """All directories, or those of one issuer."""
         columns = (DIRECTORIES.c.issuer, DIRECTORIES.c.epoch, DIRECTORIES.c.epoch_seconds, DIRECTORIES.c.position)
         statement = sa.select(*columns).order_by(DIRECTORIES.c.position)
         if issuer is not None:

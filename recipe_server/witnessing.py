@@ -103,7 +103,6 @@ class WitnessDriver:
 
     @property
     def name(self) -> str:
-        """The name of the witness in its cosignatures."""
         return self._key.name
 
     @property

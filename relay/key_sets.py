@@ -22,7 +22,7 @@ from tacit.service.app import ServiceEnv, voucher_of
 from tacit.service.base.log import get_logger
 from tacit.service.base.secret_files import write_secret
 from tacit.signing import KEY_SIZE
-from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
+from tacit.tlog.canonical import canonical_bytes, parse_canonical, validate
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
 from tacit.tlog.fields import Blob, Body
 from tacit.tlog.key_sets import KeySets, OhttpConfig
@@ -115,11 +115,11 @@ class LoggedKeySets:
         content = await self._get("/v1/key-sets")
         if content is None:
             raise TransportError("the log has no key sets")
-        found = KeySets.decode(content)
+        key_sets = KeySets.decode(content)
         before = self._view.state
         try:
-            size = self._view.opened(found.checkpoint).size
-            bundle = Bundle(found.checkpoint, await consistency(self._get, before.size, size), found.entries)
+            size = self._view.opened(key_sets.checkpoint).size
+            bundle = Bundle(key_sets.checkpoint, await consistency(self._get, before.size, size), key_sets.entries)
             entries = self._view.accept(bundle, self._signer, self._leaves)
         except Refusal:
             if self._view.state.failure:
@@ -134,8 +134,8 @@ class LoggedKeySets:
         if len(held) > LEAVES_KEPT:  # no key set is dropped before its time: another could then take its place
             raise DecodeError("the log shows more key sets than a gateway has")
         shown = {entry.index for entry in entries}
-        ours = tuple(entry for entry in found.entries if entry.index in shown)
-        document = KeySets(found.checkpoint, ours).encode()
+        ours = tuple(entry for entry in key_sets.entries if entry.index in shown)
+        document = KeySets(key_sets.checkpoint, ours).encode()
         if document == self.document:
             return False
         self._leaves = held
@@ -160,7 +160,7 @@ class LoggedKeySets:
 
     def _restore(self, policy: LogPolicy, path: Path) -> None:
         try:
-            kept = validated(_Kept, parse_canonical(path.read_bytes(), FILE), FILE)
+            kept = validate(_Kept, parse_canonical(path.read_bytes(), FILE), FILE)
             self._view = LogView(policy, LogState.decode(unb64url(kept.state)))
             self._leaves = [SignedLeaf.decode(unb64url(leaf)) for leaf in kept.leaves]
         except (OSError, DecodeError) as error:

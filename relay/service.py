@@ -69,9 +69,9 @@ class Relay:
         self.counters.add("forwarded")
         self.counters.add("forwarded_bytes", len(message))
         if self._batcher is None or len(message) > ORDINARY_BODY:
-            return self._checked(_answer_of(await self._ask(self._url, OHTTP_REQ, message)))
+            return self._check_answer(_answer_of(await self._ask(self._url, OHTTP_REQ, message)))
         try:
-            return self._checked(await self._batcher.submit(message, REQUEST_OVERHEAD + len(message)))
+            return self._check_answer(await self._batcher.submit(message, REQUEST_OVERHEAD + len(message)))
         except Abort as abort:  # a Retry-After of the whole frame: each of its clients gets a random one of its own
             retry = abort.status == HTTPStatus.SERVICE_UNAVAILABLE
             raise busy(self._deps.entropy, self._retry_after) if retry else _unreachable(abort.status) from abort
@@ -103,7 +103,7 @@ class Relay:
         except TransportError as error:
             raise _unreachable(504 if isinstance(error.__cause__, TimeoutError) else 502) from error
 
-    def _checked(self, answer: MessageAnswer) -> MessageAnswer:
+    def _check_answer(self, answer: MessageAnswer) -> MessageAnswer:
         """``answer``, if a gateway may give it. Raises ``Abort`` (502) otherwise."""
         is_message = answer.status == _OK and answer.content_type == OHTTP_RES
         is_problem = answer.status in _PASSED_PROBLEMS and answer.content_type == PROBLEM_JSON

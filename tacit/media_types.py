@@ -53,7 +53,7 @@ def is_a(value: str, expected: str) -> bool:
     ignored (RFC 2045 section 1), such as ``charset`` with JSON (RFC 8259 section 11), except for the ``version`` of a
     DAP message (DAP-18 section 10.1), which must be ours.
     """
-    found, wanted = parsed(value), parsed(expected)
+    found, wanted = parse_media_type(value), parse_media_type(expected)
     if found is None or wanted is None or found[0] != wanted[0]:
         return False
     parameters = found[1]
@@ -62,7 +62,7 @@ def is_a(value: str, expected: str) -> bool:
     return all(parameters.get(name) == text for name, text in wanted[1].items())
 
 
-def parsed(value: str) -> tuple[str, dict[str, str]] | None:
+def parse_media_type(value: str) -> tuple[str, dict[str, str]] | None:
     """Type in lower case, and parameters by lower-case name; ``None`` for text that is not a media type, or repeats a
     parameter."""
     value = value.strip(" \t")

@@ -52,7 +52,6 @@ class MessageAnswer:
 
 
 def encode_requests(messages: Sequence[bytes]) -> bytes:
-    """Bytes of a frame of requests."""
     return b"".join(part for message in messages for part in (len(message).to_bytes(4, "big"), message))
 
 
@@ -79,7 +78,6 @@ def decode_uploads(data: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def encode_answers(answers: Sequence[MessageAnswer]) -> bytes:
-    """Bytes of a frame of answers."""
     parts: list[bytes] = []
     for answer in answers:
         number = _NUMBERS[answer.content_type]

@@ -248,17 +248,17 @@ def padded_request(
 
 def padded_response(context: ServerContext, response: bhttp.Response, entropy: Entropy) -> bytes:
     """``response``, encapsulated and padded to a size class. Raises ``Refusal`` when too large."""
-    encode = _padded if response.content else _known_padded
+    encode = _pad if response.content else _known_padded
     return context.encapsulate_response(encode(response, context.response_overhead), entropy)
 
 
-def _padded(response: bhttp.Response, overhead: int) -> bytes:
+def _pad(response: bhttp.Response, overhead: int) -> bytes:
     """``response``, encoded and padded to ``overhead`` bytes below a size class."""
     encoded = bhttp.encode_response(response)
     return bhttp.pad_to(encoded, size_class(len(encoded) + overhead) - overhead)
 
 
-_known_padded = lru_cache(maxsize=64)(_padded)
+_known_padded = lru_cache(maxsize=64)(_pad)
 """Cached padding for responses without content, of which there are few."""
 
 

@@ -2,7 +2,7 @@
 
 ``Retry-After`` (RFC 9110 section 10.2.3) is honoured in both of its forms and up to ``LONGEST_RETRY_AFTER``;
 ``tacit.backoff.Backoff`` adds what is random. An error carries it on to where the next attempt is planned
-(``unanswered``).
+(``make_unanswered``).
 """
 
 from __future__ import annotations
@@ -33,6 +33,6 @@ def retry_after(headers: Mapping[str, str], now: float | None = None) -> float:
     return 0.0 if begun is None else min(max(until - begun, 0.0), LONGEST_RETRY_AFTER)
 
 
-def unanswered(words: str, headers: Mapping[str, str], now: float | None = None) -> TransportError:
+def make_unanswered(words: str, headers: Mapping[str, str], now: float | None = None) -> TransportError:
     """An error for an answer that is none, in ``words``, with the pause that its ``headers`` ask for."""
     return TransportError(words, retry_after=retry_after(headers, now))

@@ -7,23 +7,23 @@ from email.utils import formatdate, parsedate_to_datetime
 from functools import lru_cache
 
 
-def when(seconds: float) -> str:
+def format_utc(seconds: float) -> str:
     """A POSIX time in UTC. Raises ``ValueError`` or ``OverflowError`` beyond the year 9999."""
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def calendar(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     """A POSIX time in UTC, or the number where it is outside the calendar."""
     try:
-        return when(seconds)
+        return format_utc(seconds)
     except (ValueError, OverflowError, OSError):
         return f"POSIX second {seconds:.0f}"
 
 
-def moment(seconds: int) -> str:
+def format_second(seconds: int) -> str:
     """A POSIX second as in a recipe, followed by the time in UTC; the number alone where it is outside the calendar."""
     try:
-        return f"{seconds} ({when(seconds)})"
+        return f"{seconds} ({format_utc(seconds)})"
     except (ValueError, OverflowError, OSError):
         return str(seconds)
 

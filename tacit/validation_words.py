@@ -78,6 +78,6 @@ def _agreeing(stated: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def shown(name: str) -> str:
+def quote_value(name: str) -> str:
     """A member's name, or a value, in a form suitable for a one-line message."""
     return "".join(char if char.isprintable() else "?" for char in name[:64])

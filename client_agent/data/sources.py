@@ -29,7 +29,7 @@ from pydantic import Field
 
 from client_agent.data.csv_rows import MalformedCsvError, Row, UnclearColumnError, not_among, place_of, table_of
 from tacit.adapters.disk.files import open_file
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.errors import UsageError
 from tacit.service.base.config_files import ConfigPath, Frozen
 
@@ -158,8 +158,8 @@ class CsvSource:
         except UnclearColumnError as error:
             raise UsageError(f"{self._config.path}: column {column!r} is {error.why}") from error
         if len(cells) != len(header):
-            found = counted(len(cells), "cell")
-            raise UsageError(f"{self._config.path}: line {line}: {found} where the header has {len(header)}")
+            cells_in_words = plural(len(cells), "cell")
+            raise UsageError(f"{self._config.path}: line {line}: {cells_in_words} where the header has {len(header)}")
         if len(cells) > 1 and not any(cell.strip() for cell in cells):
             raise UsageError(f"{self._config.path}: line {line}: a row of empty cells")
         cell = cells[at]
@@ -173,7 +173,7 @@ class CsvSource:
     def _row(self, column: str) -> tuple[list[str], Row]:
         path = self._config.path
         try:
-            with _bounded(path) as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
+            with _open_bounded(path) as file, io.TextIOWrapper(file, encoding="utf-8-sig", newline="") as text:
                 table = table_of(text, column)
                 what = "row below the header" if table.header else "text in it; it needs a header and a row"
                 return table.header, _pick(table.rows, self._config.row, what)
@@ -206,7 +206,7 @@ class JsonLinesSource:
     def _members(self) -> _Members:
         path = self._config.path
         try:
-            with _bounded(path) as file:
+            with _open_bounded(path) as file:
                 marked = (line.removeprefix(BOM_UTF8) if at == 0 else line for at, line in enumerate(file))
                 line = _pick((line for line in marked if line.strip()), self._config.row, "line")
             parsed = json.loads(_text(line), object_pairs_hook=_Members, parse_constant=_no_number)
@@ -329,7 +329,7 @@ def _open(path: Path) -> BinaryIO:
         raise UsageError(f"{path}: cannot read the data source ({str(error).removeprefix(f'{path}: ')})") from error
 
 
-def _bounded(path: Path) -> BinaryIO:
+def _open_bounded(path: Path) -> BinaryIO:
     file = _open(path)
     if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
         file.close()

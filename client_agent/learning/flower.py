@@ -41,37 +41,37 @@ class FlowerLearner:
 
     def __init__(self, metric: str, client: FlowerClient, shapes: Sequence[Sequence[int]] | None = None) -> None:
         self._metric, self._client = metric, client
-        found = [one.shape for one in client.get_parameters({})] if shapes is None else shapes
-        self._shapes = [tuple(int(length) for length in shape) for shape in found]
+        own_shapes = [one.shape for one in client.get_parameters({})] if shapes is None else shapes
+        self._shapes = [tuple(int(length) for length in shape) for shape in own_shapes]
         self._turn = threading.Lock()
 
     def train(
         self, metric: str, parameters: NDArray[np.float32], steps: int, batch_size: int | None, learning_rate: float
     ) -> NDArray[np.floating] | None:
         """As ``Learner``. Raises ``UsageError`` for a model of other shapes, and while the client does not end."""
-        from tacit.learning.first_model import flat, shaped
+        from tacit.learning.first_model import flat, split_into_shapes
 
         if metric != self._metric:
             return None
         try:
-            arrays = shaped(parameters, self._shapes)
+            arrays = split_into_shapes(parameters, self._shapes)
         except ValueError as error:
             raise UsageError(f"the Flower client has another model: {error}") from error
         size = ALL_EXAMPLES if batch_size is None else batch_size
-        found, examples = self._fitted(arrays, {"steps": steps, "batch_size": size, "learning_rate": learning_rate})
+        trained, examples = self._fit(arrays, {"steps": steps, "batch_size": size, "learning_rate": learning_rate})
         if examples <= 0:
             return None
-        if [getattr(one, "shape", None) for one in found] != self._shapes:
+        if [getattr(one, "shape", None) for one in trained] != self._shapes:
             raise UsageError("the Flower client's fit gave arrays of other shapes")
-        return flat(found)
+        return flat(trained)
 
-    def _fitted(self, arrays: list[Any], config: dict[str, Any]) -> tuple[list[NDArray[Any]], int]:
+    def _fit(self, arrays: list[Any], config: dict[str, Any]) -> tuple[list[NDArray[Any]], int]:
         if not self._turn.acquire(timeout=READ_SECONDS):
             raise UsageError("the Flower client still trains for another round")
         try:
-            found = self._client.fit(arrays, config)
+            result = self._client.fit(arrays, config)
         finally:
             self._turn.release()
-        if not isinstance(found, tuple) or len(found) != 3:
+        if not isinstance(result, tuple) or len(result) != 3:
             raise UsageError("the Flower client's fit gave no parameters, number of examples and metrics")
-        return list(found[0]), int(found[1])
+        return list(result[0]), int(result[1])

@@ -34,7 +34,7 @@ Report = Callable[[str], None]
 
 
 @contextlib.asynccontextmanager
-async def kept(
+async def keep_watches(
     watches: Watches, folder: Path, clock: Clock, tick_seconds: float, report: Report
 ) -> AsyncIterator[None]:
     """While the block runs, tick every ``tick_seconds`` of the clock, and answer applications at the socket of

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from client_agent.panprivate.state_files import ASIDE, FILE, SUFFIX, DamagedStateError
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.errors import TacitError, UsageError
 from tacit.extension_points import WATCHED_STATE
 from tacit.ports import Clock, Entropy
@@ -94,7 +94,7 @@ class Watches:
         if full and own not in self._filed:  # watches that were already taken up go on
             self._troubles[own] = f"{recipe.name}: {full}"
             return
-        watch = self._opened(plan)
+        watch = self._open_watch(plan)
         if watch is not None:
             self._open[own] = _Watched(
                 recipe.question.metric, analyst, most_of(recipe), work, recipe.interval.end, watch
@@ -112,14 +112,14 @@ class Watches:
         own = [watched.work for watched in self._open.values() if watched.analyst == analyst]
         states, share = (self._policy.share(analyst, whole) for whole in (MOST, self._work))
         if len(own) >= states:
-            return f"for {analyst} {counted(len(own), 'event')} of {MOST} here may be watched, and already are"
+            return f"for {analyst} {plural(len(own), 'event')} of {MOST} here may be watched, and already are"
         if sum(own) + more > share:
             return (
                 f"watching it takes {more} multiplications a second; {analyst} has {share}, and {sum(own)} are in use"
             )
         return ""
 
-    def _opened(self, plan: Plan) -> EventWatch | None:
+    def _open_watch(self, plan: Plan) -> EventWatch | None:
         own = plan.recipe
         watch_class: type[EventWatch] = WATCHED_STATE["watch"]
         disk = {} if self._disk is None else {"disk": self._disk}

@@ -16,7 +16,7 @@ from infra.authoring.publishing import LOCK
 from infra.authoring.publishing_time import crowd_words, tell_fleet
 from infra.stacks.command_options import policy_of, read_file
 from infra.stacks.layout import Layout
-from infra.views.learn_run_view import PICTURES, drawn
+from infra.views.learn_run_view import PICTURES, draw_progress
 from infra.views.policy_words import for_authors
 from infra.views.terminal import notes
 from tacit.adapters.disk.files import replace_file
@@ -91,7 +91,7 @@ class Files:
         if self.model is not None:
             replace_file(self.model, self._model_bytes(found.run.model, self.model))
         if self.picture is not None and rows:
-            replace_file(self.picture, drawn(rows, _form_of(self.picture)))
+            replace_file(self.picture, draw_progress(rows, _form_of(self.picture)))
 
     def _on_examples(self, model: bytes) -> tuple[float | None, float | None]:
         """Loss (nats) and accuracy of a model; None without examples."""

@@ -25,14 +25,14 @@ from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.extras import require_fleet
 from tacit.logview.live import LiveLog
-from tacit.operations.drafting import Reserved, is_movable, is_tied, moved, soonest, with_free_slot
+from tacit.operations.drafting import Reserved, is_movable, is_tied, move, soonest, with_free_slot
 from tacit.operations.pace import QUICK_EPOCH, Pace
 from tacit.ports import Clock
 from tacit.recipe.asking import asked_until
 from tacit.recipe.derive import design_of
 from tacit.recipe.model import Interval, Recipe
 from tacit.recipe.series import Series
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 KEYS_SECONDS, LOOK_SECONDS = 30.0, 1.0
 """For how long the token keys of the wanted epoch are awaited, and the pause between two reads of the log."""
@@ -65,7 +65,7 @@ async def _with_keys_for(recipe: Recipe, layout: Layout, crowd: Crowd, clock: Cl
 
     if suits(live):
         return live
-    notes().print(f"waiting until {when(until)}, when the log shows the token keys of a later epoch", style="dim")
+    notes().print(f"waiting until {format_utc(until)}, when the log shows the token keys of a later epoch", style="dim")
     return await _log_that(suits, layout, clock)
 
 
@@ -92,7 +92,7 @@ def _place_for(
             return quick
     if reaches:
         return recipe
-    later = moved(recipe, live, seconds, now, pace, reserved)
+    later = move(recipe, live, seconds, now, pace, reserved)
     return later if pace.reaches(later.interval, seconds, now) else None
 
 
@@ -105,7 +105,7 @@ def ready_recipe(recipe: Recipe, layout: Layout, insisted: Insisted, *, signed: 
         return recipe
     asked_here = is_asked_here(recipe, crowd)
     if asked_here:
-        crowd = asyncio.run(_awaited(recipe, layout, crowd, clock))
+        crowd = asyncio.run(_wait_for_crowd(recipe, layout, crowd, clock))
     _tell_or_ask(too_few(recipe, crowd) if asked_here else None, "--anyway", said=insisted.anyway)
     tell_crowd(recipe, crowd)
     tell_warnings(recipe)
@@ -114,7 +114,7 @@ def ready_recipe(recipe: Recipe, layout: Layout, insisted: Insisted, *, signed: 
     if signed:
         return _timely(recipe, layout, crowd, insisted)
     with reservations(layout.state_dir, clock.now()) as held:
-        ready = _placed(recipe, layout, live, crowd, insisted, held.slots)
+        ready = _place(recipe, layout, live, crowd, insisted, held.slots)
         held.add(ready)  # the log shows the recipe only once witnesses have cosigned
         return ready
 
@@ -134,10 +134,10 @@ def require_open(interval: Interval, insisted: Insisted) -> None:
 def over_words(interval: Interval, now: float) -> str | None:
     """Return a sentence if the time for devices to decide is over at ``now`` (POSIX seconds), otherwise ``None``."""
     until = asked_until(interval)
-    return None if now <= until else f"nobody would be asked: the time to decide ended at {when(until)}"
+    return None if now <= until else f"nobody would be asked: the time to decide ended at {format_utc(until)}"
 
 
-def _placed(
+def _place(
     recipe: Recipe,
     layout: Layout,
     live: LiveLog,
@@ -158,7 +158,7 @@ def _placed(
                 f"its time was left open: it asks {_span(recipe)}, so that every device can decide", style="dim"
             )
     elif not (crowd.pace.reaches(recipe.interval, seconds, now) or insisted.now or is_tied(recipe)):
-        there = moved(recipe, live, seconds, now, crowd.pace, others)
+        there = move(recipe, live, seconds, now, crowd.pace, others)
         if not crowd.pace.reaches(there.interval, seconds, now):
             there, next_epoch_begins = None, (now // seconds + 1) * seconds
     recipe = _timely(recipe, layout, crowd, insisted, there, next_epoch_begins)
@@ -186,7 +186,8 @@ def _timely(
         return recipe
     if next_epoch_begins is not None:
         near += (
-            f"; publish it again after {when(next_epoch_begins)}, once the log shows the token keys of a later epoch"
+            f"; publish it again after {format_utc(next_epoch_begins)}, once the log shows the token keys "
+            "of a later epoch"
         )
     if there is not None:
         near += f"; the next suitable time is {_span(there)}"
@@ -201,7 +202,7 @@ def _too_near(interval: Interval, layout: Layout, pace: Pace) -> str | None:
     seconds, now = layout.options.epoch_seconds, SystemClock().now()
     if pace.reaches(interval, seconds, now):
         return None
-    until, needed = when(asked_until(interval)), math.ceil(pace.lead_seconds(seconds))
+    until, needed = format_utc(asked_until(interval)), math.ceil(pace.lead_seconds(seconds))
     return over_words(interval, now) or (
         f"devices decide until {until}, and read the log every {pace.check_in_seconds:g} s: not all of them would "
         f"decide by then, which takes {needed} s here"
@@ -229,7 +230,7 @@ def too_few(recipe: Recipe, crowd: Crowd) -> str | None:
     if crowd.working is None or _most(crowd.working, sends) >= need:
         return None
     return (
-        f"{_counted(crowd)}, and B = {need} needs {math.ceil(need / sends)} of them: start them first (tacit agent "
+        f"{_count_words(crowd)}, and B = {need} needs {math.ceil(need / sends)} of them: start them first (tacit agent "
         "host FOLDER, as tacit up shows), and check there that they are at work"
     )
 
@@ -260,7 +261,7 @@ def crowd_words(recipe: Recipe, crowd: Crowd) -> str:
     """Return a sentence on how many agents are at work, and a warning if they may be too few to reach B."""
     if not crowd.there:
         return "this stack has no devices of its own; how many others are at work cannot be known here"
-    words = f"{_counted(crowd)}; each reads the log every {crowd.check_in_seconds:g} s"
+    words = f"{_count_words(crowd)}; each reads the log every {crowd.check_in_seconds:g} s"
     if not is_asked_here(recipe, crowd):
         asked = population_of(recipe)
         return f"{words}. The recipe asks {asked:,} devices: whether those are at work cannot be known here"
@@ -269,13 +270,13 @@ def crowd_words(recipe: Recipe, crowd: Crowd) -> str:
     return f"{words}. About {expected:.0f} of them answer, and B is {need}: it may not fill" if few else words
 
 
-def _counted(crowd: Crowd) -> str:
+def _count_words(crowd: Crowd) -> str:
     working = "an unknown number" if crowd.working is None else f"{crowd.working}"
     verb = "is" if crowd.working == 1 else "are"
     return f"{working} of the {crowd.there} agents of this stack {verb} at work"
 
 
-async def _awaited(recipe: Recipe, layout: Layout, crowd: Crowd, clock: Clock) -> Crowd:
+async def _wait_for_crowd(recipe: Recipe, layout: Layout, crowd: Crowd, clock: Clock) -> Crowd:
     """Wait until enough agents are at work or no more start, and return the crowd."""
     still = 0
     while crowd.working and too_few(recipe, crowd) and still < STILL_LOOKS:

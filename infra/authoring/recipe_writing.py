@@ -20,11 +20,11 @@ from tacit.adapters.system import SystemClock
 from tacit.errors import DecodeError, Refusal, UsageError
 from tacit.models.form import Form
 from tacit.models.parties import Parties
-from tacit.operations.drafting import Drafted, drafted, watched_from
+from tacit.operations.drafting import Drafted, draft_recipe, watched_from
 from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.writing.builder import propose
 from tacit.recipe.writing.survey import Survey
-from tacit.tlog.canonical import parse_json, validated
+from tacit.tlog.canonical import parse_json, validate
 
 
 def write_recipe(
@@ -50,7 +50,7 @@ async def _new_in_stack(survey: Survey, layout: Layout) -> Drafted:
     live = await log_with_keys(layout, clock)
     parties, seconds = layout.parties_of(survey.model), layout.options.epoch_seconds
     with reservations(layout.state_dir, clock.now()) as held:
-        found = drafted(survey, parties, live, policy, seconds, clock.now(), crowd.pace, held.slots)
+        found = draft_recipe(survey, parties, live, policy, seconds, clock.now(), crowd.pace, held.slots)
         if not found.refusals:
             held.add(found.recipe)
     tell_refusals(found.refusals)
@@ -75,7 +75,7 @@ def tell_refusals(refusals: Sequence[Refusal]) -> None:
 def _parties(path: Path, form: Form) -> Parties:
     try:
         body = parse_json(read_file(path), str(path))
-        return validated(form.parties, body, str(path))
+        return validate(form.parties, body, str(path))
     except DecodeError as error:
         raise UsageError(str(error)) from error
 

@@ -32,7 +32,6 @@ class Reservations:
 
     @property
     def slots(self) -> Reserved:
-        """The epoch and slot of each reservation."""
         return [(epoch, slot) for epoch, slot, _ in self.rows]
 
     def add(self, recipe: Recipe) -> None:

@@ -99,7 +99,7 @@ class ParsedFlags:
         flag = self._flag_of(error.field)
         if self.file is not None and (flag is None or flag not in self.flags):
             return f"{self.name}: {error}"
-        where = _spelled(flag) if flag else self._group(error.field)
+        where = _spell(flag) if flag else self._group(error.field)
         part = error.field.rpartition(".")[0]
         reason = re.sub(r"`([A-Za-z0-9_.-]+)`", lambda found: self._translated(found[1], part), error.reason)
         return f"{where}: {reason}"
@@ -115,24 +115,24 @@ class ParsedFlags:
             flag = next((name for name in (*KINDS, *sorted(WATCHING)) if name in self.flags), None)
             if flag is None and self._counts_numbers:
                 return "--low and --high"
-            return _spelled(flag) if flag else f"a {self.flags['statistic']}" if self._is_numeric else _ANSWERS
+            return _spell(flag) if flag else f"a {self.flags['statistic']}" if self._is_numeric else _ANSWERS
         return _GROUPS.get(field, field)
 
     def _translated(self, member: str, part: str) -> str:
         """The flag of a member, or of one beside it in the same ``part`` of the survey; a choice as it is."""
         kinds = {kind: name for name, kind in KINDS.items() if name in self.known}
         flag = kinds.get(member) or self._flag_of(member) or self._flag_of(f"{part}.{member}")
-        return member if flag is None else _spelled(flag)
+        return member if flag is None else _spell(flag)
 
     def lacking(self, survey: Survey) -> list[str]:
         """Return the flags for members that a recipe needs and ``survey`` lacks."""
         if survey.form.watched:
             event = {"metric": "--event", ENCODER: "--steps, --step-seconds"}
-            return [event.get(name, _spelled(name)) for name in survey.lacking]
-        return [self._group(name) if name == ENCODER else _spelled(name) for name in survey.lacking]
+            return [event.get(name, _spell(name)) for name in survey.lacking]
+        return [self._group(name) if name == ENCODER else _spell(name) for name in survey.lacking]
 
 
-def completed(said: ParsedFlags) -> Survey:
+def complete_survey(said: ParsedFlags) -> Survey:
     """Return the survey, after prompting a person at a terminal for what a recipe still lacks. Raises ``BadParameter``
     for a wrong flag, before any prompt, and for a missing one without a terminal."""
     try:
@@ -141,28 +141,28 @@ def completed(said: ParsedFlags) -> Survey:
             return survey
         if not sys.stdin.isatty():
             raise typer.BadParameter(f"missing {', '.join(said.lacking(survey))}")
-        return replace(said, flags={**said.flags, **_asked(survey)}).survey()
+        return replace(said, flags={**said.flags, **_ask_missing(survey)}).survey()
     except FieldError as error:
         raise typer.BadParameter(said.words(error)) from error
 
 
-def _asked(survey: Survey) -> dict[str, Any]:
+def _ask_missing(survey: Survey) -> dict[str, Any]:
     """Prompt for the missing members, and return the answers by flag."""
     lacking, found = survey.lacking, dict[str, Any]()
     if "metric" in lacking:
-        found |= _prompted("event" if survey.form.watched else "metric")
+        found |= _prompt("event" if survey.form.watched else "metric")
     if survey.text is None:
-        found |= _prompted("text")
+        found |= _prompt("text")
     if "name" in lacking:
-        found |= _prompted("name")
+        found |= _prompt("name")
     if ENCODER in lacking:
         found |= _period(survey) if survey.form.watched else _answers()
     if "population" in lacking:
-        found |= _prompted("population")
+        found |= _prompt("population")
     return found
 
 
-def _prompted(*flags: str) -> dict[str, Any]:
+def _prompt(*flags: str) -> dict[str, Any]:
     """Prompt for the members of these flags in the words of the table, and return the answers by flag."""
     found: dict[str, Any] = {}
     for name in flags:
@@ -174,18 +174,18 @@ def _prompted(*flags: str) -> dict[str, Any]:
 def _period(survey: Survey) -> dict[str, Any]:
     """Prompt for how long an event is watched, and return the answers by flag."""
     most = () if survey.kind is STATISTICS["count"] else ("most",)
-    return _prompted("steps", "step_seconds", *most)
+    return _prompt("steps", "step_seconds", *most)
 
 
 def _answers() -> dict[str, Any]:
-    from tacit.recipe.quantity import spoken
+    from tacit.recipe.quantity import parse_spoken
 
     said = _ask("Possible answers: bucket edges (0,1,2,4), categories (red,green,blue) or yes/no?")
     if said.lower() in {"yes/no", "yes,no", "boolean"}:
         return {"boolean": True}
     parts = [part.strip() for part in said.split(",")]
     try:
-        return {"buckets": [spoken(part) for part in parts]}
+        return {"buckets": [parse_spoken(part) for part in parts]}
     except ValueError:
         return {"categories": parts}
 
@@ -196,5 +196,5 @@ def _ask(question: str, kind: type[int | str] = str) -> Any:
     return found.strip() if isinstance(found, str) else found
 
 
-def _spelled(flag: str) -> str:
+def _spell(flag: str) -> str:
     return f"--{flag.replace('_', '-')}"

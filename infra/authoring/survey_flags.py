@@ -41,9 +41,9 @@ def amount_of_float(number: float) -> str:
 
 def _number(text: str) -> int | str:
     """Parse a number that need not be whole. Raises ``ValueError``."""
-    from tacit.recipe.quantity import spoken
+    from tacit.recipe.quantity import parse_spoken
 
-    return spoken(text)
+    return parse_spoken(text)
 
 
 def edges_of(text: str) -> list[int | str]:
@@ -99,7 +99,7 @@ class Flag:
 
     def parameter(self, name: str) -> inspect.Parameter:
         """Return the flag as a parameter ``name`` of a command."""
-        described = _described(self.field)
+        described = _describe(self.field)
         default = described[1] if self.default is None else self.default
         option = typer.Option(
             *(self.names or (_flag(name),)), help=self.help or described[0], min=self.least, metavar=self.metavar
@@ -109,7 +109,7 @@ class Flag:
         return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=stated, annotation=annotation)
 
 
-def _described(field: str) -> tuple[str, Any]:
+def _describe(field: str) -> tuple[str, Any]:
     """The document's description of a member, and its default in the command line's notation."""
     from tacit.recipe.writing.survey import ImportancePlan, Survey
 
@@ -185,14 +185,14 @@ class _Taking:
         return {one.name: one.annotation for one in self.__signature__.parameters.values()}
 
     def __call__(self, context: typer.Context, **given: Any) -> None:
-        said = _said(self._flags, context, given)
+        said = _parse_flags(self._flags, context, given)
         try:
             self._command(said=said, **{name: given[name] for name in self._own})
         except FieldError as error:
             raise UsageError(said.words(error)) from error
 
 
-def _said(flags: Mapping[str, Flag], context: typer.Context, given: Mapping[str, Any]) -> ParsedFlags:
+def _parse_flags(flags: Mapping[str, Flag], context: typer.Context, given: Mapping[str, Any]) -> ParsedFlags:
     """The values from the command line and, if there is no file, the command's own defaults. Raises ``BadParameter``,
     and ``UsageError`` for a file that holds no survey."""
     from tacit.recipe.writing.survey import read_survey

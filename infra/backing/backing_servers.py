@@ -64,8 +64,8 @@ def redis(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: Entro
         _use_redis(layout, dict.fromkeys(REDIS_SERVICES, url), prefix)
 
     folder = layout.state_dir / REDIS
-    load = partial(_loaded, layout, RedisServer)
-    yield from _provided(folder, own, load, operators, wanted=wanted, url_file=url_file)
+    load = partial(_load_server, layout, RedisServer)
+    yield from _provide(folder, own, load, operators, wanted=wanted, url_file=url_file)
 
 
 @contextlib.contextmanager
@@ -84,8 +84,8 @@ def broker(layout: Layout, *, wanted: bool, url_file: Path | None, entropy: Entr
         _use_broker(layout, AnnouncerConfig(mqtt=path).url(insecure=False), {})
 
     folder = layout.state_dir / BROKER
-    load = partial(_loaded, layout, MosquittoServer)
-    yield from _provided(folder, own, load, operators, wanted=wanted, url_file=url_file)
+    load = partial(_load_server, layout, MosquittoServer)
+    yield from _provide(folder, own, load, operators, wanted=wanted, url_file=url_file)
 
 
 def announcements_of(layout: Layout) -> Announcements | None:
@@ -104,7 +104,7 @@ def announcements_of(layout: Layout) -> Announcements | None:
     )
 
 
-def _provided(
+def _provide(
     folder: Path,
     own: Callable[[Path], tuple[Server, Callable[[], None]]],
     load: Callable[[Path, int], Server],
@@ -147,7 +147,7 @@ def _certify(layout: Layout, server: PrivateServer) -> None:
         certify(server.folder, authority_of(layout.state_dir, now), [f"{server.folder.parent.name}.local"], now)
 
 
-def _loaded(layout: Layout, kind: Callable[[Path, int], Server], folder: Path, port: int) -> Server:
+def _load_server(layout: Layout, kind: Callable[[Path, int], Server], folder: Path, port: int) -> Server:
     """Return a server of an earlier start, with a new certificate."""
     server = kind(folder, port)
     _certify(layout, server)

@@ -44,7 +44,7 @@ class MosquittoServer(PrivateServer):
         passwords = []
         for name, password in publishers.items():
             rules += ["", f"user {name}", f"topic readwrite {TOPICS}"]
-            passwords.append(f"{name}:{_hashed(password, entropy)}")
+            passwords.append(f"{name}:{_hash_password(password, entropy)}")
         write_secret(folder / "access", "\n".join([*rules, ""]).encode())
         write_secret(folder / "passwords", "\n".join([*passwords, ""]).encode())
         write_secret(folder / "mosquitto.conf", _settings(folder, port, tls=tls).encode())
@@ -84,7 +84,7 @@ def _settings(folder: Path, port: int, *, tls: bool) -> str:
     )
 
 
-def _hashed(password: str, entropy: Entropy) -> str:
+def _hash_password(password: str, entropy: Entropy) -> str:
     """A password in the broker's hashed form (``mosquitto_passwd``, type 7: PBKDF2 with SHA-512)."""
     salt = entropy(SALT_SIZE)
     digest = hashlib.pbkdf2_hmac("sha512", password.encode(), salt, HASH_ROUNDS)

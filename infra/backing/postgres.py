@@ -115,13 +115,13 @@ class PostgresServer:
         The processes of a killed server hold its memory for a moment, so the start is retried until they are gone.
         """
         begun = time.monotonic()
-        while not self._started(say):
+        while not self._has_started(say):
             why = _reason((self.folder / LOG_NAME).read_bytes())
             if not any(sign in why for sign in _LEFT_OVER) or time.monotonic() > begun + LEFT_OVER_SECONDS:
                 raise UsageError(f"PostgreSQL did not start: {why}")
             time.sleep(PAUSE_SECONDS)
 
-    def _started(self, say: Say) -> bool:
+    def _has_started(self, say: Say) -> bool:
         settings = {**SETTINGS, **_sizes(self.folder), **self._tls_settings(), "port": str(self.port), **self.extra}
         options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
         command = [str(require_binaries() / "postgres"), "-D", str(self.folder / "data"), *options]

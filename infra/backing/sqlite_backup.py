@@ -25,7 +25,7 @@ RUNNING, RESTING = "ro", "ro&immutable=1"
 def copy_database(source: Path, target: Path, mode: str = RUNNING) -> None:
     """Copy a snapshot of ``source`` into the new file ``target`` (0600), and check the copy's integrity. Raises
     ``UsageError``."""
-    with _told(source), contextlib.closing(_connect(source, mode)) as found:
+    with _translate_errors(source), contextlib.closing(_connect(source, mode)) as found:
         os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         with contextlib.closing(_connect(target, "rw")) as copy:
             found.backup(copy)
@@ -93,7 +93,7 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:

@@ -109,7 +109,7 @@ class Watch:
     async def look(self, stage: Stage) -> LogReport:
         """Check what ``verify`` does except tiles, and what the leaves mean: claims, ledger, late leaves, silence."""
         findings, passed = await self._read(stage)
-        released, unread = await self._released()
+        released, unread = await self._read_released()
         findings += unread
         now = self._clock.now()
         with stage("recipes: claims recomputed", self._audit.recipes) as tick:
@@ -152,7 +152,7 @@ class Watch:
             except OSError as error:
                 raise UsageError(f"{self._kept}: {error.strerror or 'cannot be written'}") from error
 
-    async def _released(self) -> tuple[frozenset[str] | None, list[Finding]]:
+    async def _read_released(self) -> tuple[frozenset[str] | None, list[Finding]]:
         """Hashes of the recipes with a published result, or None if the server publishes no list. A list that cannot be
         read is a finding, and does not hide other findings. Pages that another one follows do not change, so each is
         read once."""

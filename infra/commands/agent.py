@@ -108,7 +108,7 @@ def journal(
 
 async def _read(config: AgentConfig) -> tuple[dict[str, Any], list[Entry]]:
     from client_agent.agent import journal_table
-    from client_agent.device_rules import spent
+    from client_agent.device_rules import spent_epsilon
     from client_agent.journal import Fact, Trouble
     from client_agent.runner import journal_of
     from tacit.ledger.balance import computed_epsilon
@@ -132,9 +132,11 @@ async def _read(config: AgentConfig) -> tuple[dict[str, Any], list[Entry]]:
             "epsilon": config.budget.epsilon,
             "days": config.budget.days,
             "delta": config.budget.delta,
-            "charged": computed_epsilon(spent(entries, config.budget, SystemClock().now())),
+            "charged": computed_epsilon(spent_epsilon(entries, config.budget, SystemClock().now())),
             "epsilon_with_relay": f"{config.budget.account.epsilon_with_relay:f}",
-            "charged_with_relay": computed_epsilon(spent(entries, config.budget, SystemClock().now(), with_relay=True)),
+            "charged_with_relay": computed_epsilon(
+                spent_epsilon(entries, config.budget, SystemClock().now(), with_relay=True)
+            ),
         },
         "recipes": journal_table(entries),
     }

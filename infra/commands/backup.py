@@ -12,7 +12,7 @@ from infra.base.flags import AsJson
 from infra.base.service_names import KINDS, kind_of
 from infra.views.terminal import print_json_line
 from tacit.errors import UsageError
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 Name = Annotated[str, typer.Argument(help=f"One of: {', '.join(KINDS)}.", show_default=False)]
 Config = Annotated[Path, typer.Option("--config", help="The service's configuration, as tacit serve takes it.")]
@@ -85,7 +85,7 @@ def backup(
     if as_json:
         print_json_line({"backup": str(out), **contents.model_dump()})
     else:
-        typer.echo(f"{out}: {contents.service} as of {when(contents.made)}")
+        typer.echo(f"{out}: {contents.service} as of {format_utc(contents.made)}")
 
 
 def restore(name: Name, folder: Folder, config: Config, key: KeyFile = None, as_json: AsJson = False) -> None:
@@ -103,7 +103,7 @@ def restore(name: Name, folder: Folder, config: Config, key: KeyFile = None, as_
     if as_json:
         print_json_line({"service": done.contents.service, "made": done.contents.made, "before": before})
         return
-    typer.echo(f"{done.contents.service} is as of {when(done.contents.made)}")
+    typer.echo(f"{done.contents.service} is as of {format_utc(done.contents.made)}")
     if before is not None:
         typer.echo(f"old database: {before}")
     for file in done.missing:

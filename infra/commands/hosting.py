@@ -15,7 +15,7 @@ import typer
 
 from tacit.adapters.system import SystemClock
 from tacit.ports import Clock
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 if TYPE_CHECKING:
     from client_agent.host import AgentHost, Counts
@@ -120,7 +120,9 @@ class _WordVoice:
 
         printable = "".join(char if char.isprintable() else " " for char in line)
         with contextlib.suppress(OSError):  # a closed terminal must not stop an agent
-            self._console.print(Text.assemble((f"{when(self._clock.now()).split()[1]} ", "dim"), (printable, style)))
+            self._console.print(
+                Text.assemble((f"{format_utc(self._clock.now()).split()[1]} ", "dim"), (printable, style))
+            )
 
 
 def words_of(counts: Counts) -> str:

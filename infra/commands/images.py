@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from infra.base.flags import AsJson
-from infra.tools.images.building import Image, built, described
+from infra.tools.images.building import Image, built, describe_image
 from infra.tools.images.context import DEFAULT_BASE, Context, is_pinned
 from infra.tools.images.domains import DOMAINS, domain_called
 from infra.views.terminal import answers, notes, plain_table, print_json
@@ -57,7 +57,7 @@ def images(
             for one in contexts
         }
     if as_json:
-        print_json({"base": base, "images": [described(image) for image in found.values()]})
+        print_json({"base": base, "images": [describe_image(image) for image in found.values()]})
         return
     table = plain_table("domain", "image", "holds")
     for image in found.values():

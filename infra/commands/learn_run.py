@@ -114,7 +114,7 @@ def show(
     if not is_readable(path):
         if test or model or plot or initial:
             raise UsageError("models follow from the plan; give its file in place of the run's name")
-        series, rows = asyncio.run(_logged(layout_of(state_dir), name))
+        series, rows = asyncio.run(_read_logged(layout_of(state_dir), name))
         _print(series, rows, as_json=as_json)
         return
     _require_packages(plot)
@@ -205,7 +205,7 @@ async def _train(layout: Layout, key: Signer, times: tuple[int | None, float | N
     """Begin the run, or take it up, and show it until it is over; ``times``: its start (POSIX seconds), and how long to
     wait for a release (seconds)."""
     from infra.authoring.learning import begun
-    from infra.views.learn_run_view import waiting_shown
+    from infra.views.learn_run_view import show_waiting
     from tacit.operations.learning.run import LearningRun
 
     (start, wait), files, plan = times, shown.files, shown.files.plan
@@ -213,7 +213,7 @@ async def _train(layout: Layout, key: Signer, times: tuple[int | None, float | N
         at = _place(layout, transport)
         series = await begun(files, at, layout, key, start)
         seconds = float(plan.release_seconds) if wait is None else wait
-        telling = partial(waiting_shown, notes(), at.clock.now)
+        telling = partial(show_waiting, notes(), at.clock.now)
         running = LearningRun(plan, series.series.hash_text, at, key, seconds, telling, files.initial)
         async for found in running.standings():
             shown.take(found)
@@ -229,10 +229,10 @@ async def _standing(layout: Layout, shown: _Shown) -> None:
         shown.take(await read_standing(files.plan, files.plan.name, at, initial=files.initial))
 
 
-async def _logged(layout: Layout, name: str) -> tuple[LiveSeries, list[Row]]:
+async def _read_logged(layout: Layout, name: str) -> tuple[LiveSeries, list[Row]]:
     """The series of this name or hash, and its published rounds with how many took part. Raises ``UsageError``."""
     from tacit.operations.learning.documents import Row
-    from tacit.operations.results import released
+    from tacit.operations.results import read_results
     from tacit.operations.series_rounds import index_of, published_rounds, series_called
     from tacit.recipe.encoder_specs import Update
 
@@ -244,7 +244,7 @@ async def _logged(layout: Layout, name: str) -> tuple[LiveSeries, list[Row]]:
             raise UsageError(f"the log shows no training run called {name}; tacit learn run PLAN begins one")
         published, rows = published_rounds(log, found.series), list[Row]()
         for live in published:
-            documents = await released(transport, at.collector, live.recipe.hash_text)
+            documents = await read_results(transport, at.collector, live.recipe.hash_text)
             count = sum(int(one["report_count"]) for one in documents) if documents else None
             waits = count is None and live is published[-1]
             rows.append(Row(index_of(live.recipe), live.recipe, live.index, count, waits=waits))

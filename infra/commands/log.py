@@ -22,7 +22,7 @@ from tacit.errors import DecodeError, UsageError
 from tacit.logview.whole import MAX_BUNDLE
 from tacit.monitor.findings import Finding
 from tacit.ports import Transport, TransportError
-from tacit.time_format import when
+from tacit.time_format import format_utc
 from tacit.tlog.checkpoint import NoteKey
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def verify(
     Exits with 1 if something is wrong.
     Example: tacit log verify --state-dir .tacit --save log-copy
     """
-    place, kept = _place(state_dir, server, key, ca, policy, folder), _kept(state_dir, server, folder, keep)
+    place, kept = _place(state_dir, server, key, ca, policy, folder), _kept_path(state_dir, server, folder, keep)
     _end(asyncio.run(_once(place, kept, folder, save, judge=False)), as_json=as_json)
 
 
@@ -97,7 +97,7 @@ def monitor(
     Late leaves are found by comparison with an earlier run, so run it regularly. Exits with 1 if something was found.
     Example: tacit log monitor --follow --port 9470
     """
-    place, kept = _place(state_dir, server, key, ca, policy, folder), _kept(state_dir, server, folder, keep)
+    place, kept = _place(state_dir, server, key, ca, policy, folder), _kept_path(state_dir, server, folder, keep)
     if kept is None:
         raise typer.BadParameter("give --keep, a file to remember what was seen")
     if not follow:
@@ -136,7 +136,7 @@ def _place(
     return Place((server or "file://").rstrip("/"), pinned, given or Policy(), ClientTls(ca))
 
 
-def _kept(state_dir: Path | None, server: str | None, folder: Path | None, keep: Path | None) -> Path | None:
+def _kept_path(state_dir: Path | None, server: str | None, folder: Path | None, keep: Path | None) -> Path | None:
     if keep is None and server is None and folder is None:
         return layout_of(state_dir).state_dir / KEPT
     return keep
@@ -193,7 +193,7 @@ async def _follow(place: Place, kept: Path, folder: Path | None, every: float, p
             return
         leaf = "" if finding.index is None else f"leaf {finding.index}: "
         words = Text.assemble((finding.kind, "red"), f"  {leaf}{visible(finding.what)}")
-        console.print(Text.assemble((when(SystemClock().now()), "dim"), "  ", words), soft_wrap=True)
+        console.print(Text.assemble((format_utc(SystemClock().now()), "dim"), "  ", words), soft_wrap=True)
 
     def ready(site: Ready) -> None:
         notes().print(f"watching {place.key.name} every {every:g} s; {site.url}/metrics, {site.url}/healthz")

@@ -23,7 +23,7 @@ from tacit.errors import UsageError
 from tacit.operations.calls import call
 from tacit.service.http.token_files import first_token
 from tacit.service.metric_names import PATH
-from tacit.time_format import moment
+from tacit.time_format import format_second
 
 ANSWER_SECONDS = 10.0
 PAGE = 200
@@ -188,8 +188,10 @@ def keys(ask: Asking, as_json: AsJson = False) -> None:
     Example: tacit operator keys gateway
     """
     found = ask("GET", "/v1/keys")
-    rows = [(one["use"], one["name"], "" if one["ends"] is None else moment(one["ends"])) for one in found["keys"]]
-    rows += [("certificate", one["use"], moment(one["ends"])) for one in found["certificates"]]
+    rows = [
+        (one["use"], one["name"], "" if one["ends"] is None else format_second(one["ends"])) for one in found["keys"]
+    ]
+    rows += [("certificate", one["use"], format_second(one["ends"])) for one in found["certificates"]]
     _show(found, rows, "use", "key", "ends", as_json=as_json)
 
 
@@ -213,7 +215,7 @@ def _show_numbers(numbers: list[Mapping[str, Any]]) -> None:
 def number_words(name: str, value: float) -> str:
     """The value of the number ``name`` for a person: a moment if its name says so, whole numbers with every digit."""
     if name.endswith("_timestamp_seconds") or name == "process_start_time_seconds":
-        return moment(int(value)) if value > 0 else "never"
+        return format_second(int(value)) if value > 0 else "never"
     return f"{value:,.0f}" if math.isfinite(value) and value == round(value) else f"{value:,g}"
 
 

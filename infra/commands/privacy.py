@@ -115,7 +115,7 @@ def explain_command(
 
     Example: tacit privacy explain --mechanism shuffle-fmt22 --e0 2 --n 100000 --delta 1e-8
     """
-    answer = explain(mechanism, given_by.given(context), relation)
+    answer = explain(mechanism, given_by.given_parameters(context), relation)
     entry = entry_of(mechanism)
     chosen = relation_of(entry, relation)
     if as_json:
@@ -139,7 +139,7 @@ def calibrate_command(
 
     Example: tacit privacy calibrate --mechanism shuffle-fmt22 --solve e0 --n 100000 --delta 1e-8 --epsilon 0.5
     """
-    parameters = given_by.given(context)
+    parameters = given_by.given_parameters(context)
     found = calibrate(mechanism, solve, target, parameters, relation)
     if as_json:
         print_json(_document(found, parameters))

@@ -51,7 +51,8 @@ OPTIONS: dict[str, Any] = {
 
 
 def with_parameters(command: Callable[..., None]) -> Callable[..., None]:
-    """Return ``command`` with ``OPTIONS`` before its last parameter; ``given`` reads their values from its context."""
+    """Return ``command`` with ``OPTIONS`` before its last parameter; ``given_parameters`` reads their values from its
+    context."""
     own = inspect.signature(command, eval_str=True).parameters
     shared = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
@@ -69,7 +70,7 @@ def with_parameters(command: Callable[..., None]) -> Callable[..., None]:
     return taking_all
 
 
-def given(context: typer.Context) -> dict[str, Any]:
+def given_parameters(context: typer.Context) -> dict[str, Any]:
     """Return the parameters given on the command line, by their names in the table of mechanisms. Raises ``UsageError``
     for a step that is not a pair of numbers."""
     found = {name: context.params.get(name) for name in (*OPTIONS, "epsilon")}

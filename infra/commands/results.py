@@ -19,7 +19,7 @@ from infra.views.terminal import answers, notes, print_json
 from tacit.adapters.system import SystemClock
 from tacit.errors import Refusal, UsageError
 from tacit.operations.calls import recipes_of
-from tacit.operations.results import CollectorAccess, collected, released, rule_of
+from tacit.operations.results import CollectorAccess, collected, read_results, rule_of
 from tacit.operations.tables import csv_bytes, parquet_bytes
 from tacit.ports import Transport
 
@@ -114,16 +114,16 @@ async def _collect(
                     transport, access, recipe_hash, SystemClock(), wait=whole, asked=asked
                 )
             if not found:
-                return collection, found, await unreleased(layout, transport, recipe_hash), _Known()
-            return collection, found, "", await _known(layout, transport, recipe_hash)
+                return collection, found, await explain_unreleased(layout, transport, recipe_hash), _Known()
+            return collection, found, "", await _read_known(layout, transport, recipe_hash)
         except Refusal as refusal:
             if refusal.rule not in TOO_FEW:
                 raise
-            counted = await unreleased(layout, transport, recipe_hash)
+            counted = await explain_unreleased(layout, transport, recipe_hash)
             raise Refusal(refusal.rule, f"{refusal.detail}: {counted}{FEWER_HINT}") from refusal
 
 
-async def unreleased(layout: Layout, transport: Transport, recipe_hash: str) -> str:
+async def explain_unreleased(layout: Layout, transport: Transport, recipe_hash: str) -> str:
     """What the release of a recipe of a local stack waits for."""
     from infra.stacks.status import task_of_stack
     from tacit.operations.services import logged_recipe
@@ -182,7 +182,7 @@ def results(
     if asked is not None and recipe is None:
         raise UsageError("--asked needs the name of a recipe: tacit results NAME --asked 1000")
     found, waits_for, known = asyncio.run(
-        _released(layout_of(state_dir), None if recipe is None else checked_name(recipe), asked)
+        _read_released(layout_of(state_dir), None if recipe is None else checked_name(recipe), asked)
     )
     if not found:
         _tell_unreleased(recipe, waits_for, as_json=as_json)
@@ -220,21 +220,23 @@ def _write_table(found: list[dict[str, Any]], table: Table, out: Path | None) ->
     notes().print(f"table: {out}")
 
 
-async def _released(layout: Layout, name: str | None, asked: int | None) -> tuple[list[dict[str, Any]], str, _Known]:
+async def _read_released(
+    layout: Layout, name: str | None, asked: int | None
+) -> tuple[list[dict[str, Any]], str, _Known]:
     """The results of one recipe or of all; of one also what its release waits for where there is none, and what is
     known of simulated agents."""
     access = collector_access(layout)
     async with layout.transport() as transport:
         recipe_hash = None if name is None else await hash_of(transport, access.recipe_server, name)
-        found = await released(transport, access, recipe_hash, asked)
+        found = await read_results(transport, access, recipe_hash, asked)
         if recipe_hash is None:
             return found, "", _Known()
         if not found:
-            return found, await unreleased(layout, transport, recipe_hash), _Known()
-        return found, "", await _known(layout, transport, recipe_hash)
+            return found, await explain_unreleased(layout, transport, recipe_hash), _Known()
+        return found, "", await _read_known(layout, transport, recipe_hash)
 
 
-async def _known(layout: Layout, transport: Transport, recipe_hash: str) -> _Known:
+async def _read_known(layout: Layout, transport: Transport, recipe_hash: str) -> _Known:
     from infra.stacks.simulated import truth_of
     from tacit.operations.services import logged_recipe
 

@@ -10,7 +10,7 @@ import typer
 
 from infra.stacks.command_options import AsJson
 from infra.views.terminal import answers, plain_table, print_json
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 
 Out = Annotated[Path, typer.Option("--out", help="Folder to write to; created if it is missing.")]
 
@@ -44,4 +44,4 @@ def write_and_show(out: Path, files: Mapping[str, bytes], about: Mapping[str, st
         table.add_row(name, about[name].replace("`", ""), f"{len(content):,}", "" if name in changed else "unchanged")
     answers(100).print(table)
     kept = len(files) - len(changed)
-    print(f"wrote {counted(len(changed), 'file')} to {out}" + (f"; {kept} were unchanged" if kept else ""))
+    print(f"wrote {plural(len(changed), 'file')} to {out}" + (f"; {kept} were unchanged" if kept else ""))

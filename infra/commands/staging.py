@@ -41,7 +41,7 @@ from infra.views.terminal import answers, notes, plain_table, print_json, print_
 from tacit.adapters.databases.recovery import Recovery
 from tacit.adapters.disk.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.operations.calls import recipes_of
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _show_up(document: dict[str, Any]) -> None:
     console, agents = answers(), document["agents"]
     console.print(table)
     console.print(
-        f"{counted(agents['devices'], 'device')} at work: {counted(agents['hosts'], 'host')} and "
+        f"{plural(agents['devices'], 'device')} at work: {plural(agents['hosts'], 'host')} and "
         f"{agents['single']} by themselves"
     )
     console.print(f"Ctrl-C stops everything; the folder is {document['state_dir']}", soft_wrap=True)
@@ -183,9 +183,7 @@ def status(state_dir: StagingDir = DEFAULT_STATE_DIR, as_json: AsJson = False) -
 
 def _show_counts(document: dict[str, Any]) -> None:
     services, agents = document["services"], document["agents"]
-    answers().print(
-        f"{services['ready']} of {services['all']} services ready, {counted(document['recipes'], 'recipe')}"
-    )
+    answers().print(f"{services['ready']} of {services['all']} services ready, {plural(document['recipes'], 'recipe')}")
     answers().print(
         f"{agents['working']} of {agents['devices']} devices at work, {agents['failed']} failed; tokens held for "
         f"{agents['slots_held']} of {agents['slots_known']} slots"
@@ -200,7 +198,7 @@ def _show_counts(document: dict[str, Any]) -> None:
 
 async def _counts(layout: Layout, running: Running) -> dict[str, Any]:
     from infra.stacks.status import stack_status
-    from infra.tools.staging.agents import counted
+    from infra.tools.staging.agents import count_devices
     from infra.tools.staging.devices import Devices
 
     async with layout.transport(timeout=ANSWER_SECONDS) as transport:
@@ -210,7 +208,7 @@ async def _counts(layout: Layout, running: Running) -> dict[str, Any]:
         "services": {"ready": ready, "all": len(found.processes), "down": down},
         "problems": found.problems,
         "recipes": len(found.tasks),
-        "agents": counted(Devices.of(layout.state_dir), running.runs),
+        "agents": count_devices(Devices.of(layout.state_dir), running.runs),
     }
 
 
@@ -302,7 +300,7 @@ def agents(
     if as_json:
         print_json({"joined": join, "left": leave, "restarted": restart, "devices": devices.present})
     else:
-        answers().print(f"{join} joined, {leave} left, {restart} restart: {counted(devices.present, 'device')}")
+        answers().print(f"{join} joined, {leave} left, {restart} restart: {plural(devices.present, 'device')}")
 
 
 @app.command("report")
@@ -331,7 +329,7 @@ async def _report(layout: Layout) -> dict[str, Any]:
     from infra.stacks.status import stack_status
     from infra.tools.staging import report as reports
     from infra.tools.staging.devices import Devices
-    from tacit.operations.results import released
+    from tacit.operations.results import read_results
     from tacit.operations.services import logged_recipe
 
     journals = await reports.read_journals(Devices.of(layout.state_dir).configs)
@@ -339,7 +337,7 @@ async def _report(layout: Layout) -> dict[str, Any]:
         server = layout.urls["recipe_server"]
         hashes = [one["hash"] for one in await recipes_of(transport, server)]
         recipes = [(await logged_recipe(transport, server, one))[1] for one in hashes]
-        results = await released(transport, collector_access(layout))
+        results = await read_results(transport, collector_access(layout))
         found = await stack_status(layout, transport)
     return reports.report(journals, results, found.tasks, recipes)
 
@@ -362,7 +360,8 @@ def _show_report(document: dict[str, Any]) -> None:
         }
         words = ", ".join(f"{count} {name}" for name, count in ends.items())
         console.print(
-            f"{counted(wrong['devices'], 'device')} with a wrong clock; for released recipes: {words}", markup=False
+            f"{plural(wrong['devices'], 'device')} with a wrong clock; for released recipes: {words}",
+            markup=False,
         )
     for one in document["mismatches"]:
         console.print(f"{one['recipe'][:8]}: {one['count']} {one['cause']}: {one['detail']}", markup=False)

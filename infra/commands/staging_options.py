@@ -111,14 +111,14 @@ def wanted_for(kind: Mode, named: list[str], driven_by: Driver) -> Wanted:
 def dealt_to(path: Path | None, kind: Mode, folder: Path, agents: int) -> ExampleShards | None:
     """The examples in the file at ``path`` for every device of the deployment in ``folder``, once it has at least so
     many ``agents``. Raises ``UsageError``, also where devices cannot train."""
-    from infra.stacks.examples import dealt
+    from infra.stacks.examples import deal_examples
     from infra.tools.staging.choices import Mode
     from infra.tools.staging.devices import Devices
 
     if path is not None and kind is Mode.CONTAINERS:
         raise UsageError("--examples: devices in containers train nothing, as their image has no NumPy; take another "
                          "--mode")  # fmt: skip
-    return dealt(path, max(agents, Devices.of(folder).present))
+    return deal_examples(path, max(agents, Devices.of(folder).present))
 
 
 def mode_of(text: str) -> Mode:

@@ -14,9 +14,9 @@ from rich.text import Text
 
 from infra.stacks.command_options import AsJson, StateDir, layout_of
 from infra.stacks.layout import Layout
-from infra.views.terminal import answers, plain_table, print_json, styled
+from infra.views.terminal import answers, plain_table, print_json, style_word
 from tacit.native_level import BATCHES, OFF, PRIO3
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 if TYPE_CHECKING:
     from tacit.operations.issuance import SlotIssuance
@@ -44,7 +44,7 @@ def status(state_dir: StateDir = None, as_json: AsJson = False) -> None:
 
     Exits with 1 if something is down or fails. Example: tacit status
     """
-    found = asyncio.run(_asked(layout_of(state_dir)))
+    found = asyncio.run(_ask_status(layout_of(state_dir)))
     if as_json:
         print_json(found.document())
     else:
@@ -53,7 +53,7 @@ def status(state_dir: StateDir = None, as_json: AsJson = False) -> None:
         raise typer.Exit(1)
 
 
-async def _asked(layout: Layout) -> DeploymentStatus:
+async def _ask_status(layout: Layout) -> DeploymentStatus:
     from infra.stacks.status import stack_status
 
     async with layout.transport(timeout=ANSWER_SECONDS) as transport:
@@ -126,7 +126,7 @@ def _tasks(tasks: list[TaskStatus]) -> Table:
     for heading in _COUNTS:
         table.add_column(heading, justify="right", no_wrap=True)
     for task in tasks:
-        table.add_row(task.recipe, styled(task.state), *_counts(task.taking))
+        table.add_row(task.recipe, style_word(task.state), *_counts(task.taking))
     return table
 
 
@@ -157,16 +157,18 @@ def details(task: TaskStatus) -> list[Text]:
     if page:
         waiting = page.get("oldest_waiting_seconds")
         if task.asked_until is not None and not page["uploaded"]:
-            lines.append(Text(f"devices decide until {when(task.asked_until)}, then send; later ones take no part"))
-        lines += [Text(f"jobs: {_listed(page['jobs'])}")] if page.get("jobs") else []
-        lines += [Text(f"rejected: {_listed(page['rejected_by_cause'])}")] if page["rejected"] else []
+            lines.append(
+                Text(f"devices decide until {format_utc(task.asked_until)}, then send; later ones take no part")
+            )
+        lines += [Text(f"jobs: {_list_counts(page['jobs'])}")] if page.get("jobs") else []
+        lines += [Text(f"rejected: {_list_counts(page['rejected_by_cause'])}")] if page["rejected"] else []
         lines += [Text(f"the oldest report has waited for {_span(waiting)}")] if waiting else []
     if task.helper:
-        rejected = f", rejected: {_listed(task.helper['rejected_by_cause'])}" if task.helper["rejected"] else ""
+        rejected = f", rejected: {_list_counts(task.helper['rejected_by_cause'])}" if task.helper["rejected"] else ""
         lines.append(Text(f"helper: {task.helper['aggregated']:,} counted{rejected}"))
     if task.leader and task.shuffler:
         page = task.shuffler
-        rejected = f", rejected: {_listed(page['rejected_by_cause'])}" if page["rejected"] else ""
+        rejected = f", rejected: {_list_counts(page['rejected_by_cause'])}" if page["rejected"] else ""
         where = "passed on" if page["released"] else "waiting for the interval's end"
         lines.append(Text(f"shuffler: {page['aggregated']:,} {where}{rejected}"))
     for job in task.failing:
@@ -176,7 +178,7 @@ def details(task: TaskStatus) -> list[Text]:
     return lines
 
 
-def _listed(counts: Mapping[str, int]) -> str:
+def _list_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{number:,} {name}" for name, number in sorted(counts.items()))
 
 

@@ -181,7 +181,7 @@ def up(
     if context.invoked_subcommand is not None:
         return
     from infra.stacks.deployment import Deployment
-    from infra.stacks.examples import dealt
+    from infra.stacks.examples import deal_examples
 
     folder, unbounded, secure = state_dir.absolute(), allow_unbounded_local or None, tls or None
     made_with = folder, epoch_seconds, batch_floor, (account_epsilon, account_delta), min_audience, unbounded
@@ -190,8 +190,8 @@ def up(
     status = _run(
         folder,
         lambda: opened(tls=secure, network="", slots=slots, agents=agents),
-        _wanted(backends_named, postgres_url_file, redis_url_file, mqtt_url_file),
-        (spread, agents, dealt(examples, agents)),
+        _parse_wanted(backends_named, postgres_url_file, redis_url_file, mqtt_url_file),
+        (spread, agents, deal_examples(examples, agents)),
         as_json=as_json,
     )
     if status:
@@ -222,7 +222,7 @@ def restart(
         answers().print(f"{order.act}: {', '.join(answer['done'])}", soft_wrap=True)
 
 
-def _wanted(names: list[str] | None, postgres: Path | None, redis: Path | None, mqtt: Path | None) -> Wanted:
+def _parse_wanted(names: list[str] | None, postgres: Path | None, redis: Path | None, mqtt: Path | None) -> Wanted:
     from infra.backing.backends import POSTGRES, parse_backends
     from infra.backing.backing_servers import BROKER, REDIS
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from infra.stacks.agents import DATA_NAME
 from tacit.adapters.disk.files import read_bounded, replace_file
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.errors import UsageError
 from tacit.lines import lines_of
 
@@ -31,7 +31,7 @@ class ExampleShards:
     cells: tuple[str, ...] = field(repr=False)
 
 
-def dealt(path: Path | None, devices: int) -> ExampleShards | None:
+def deal_examples(path: Path | None, devices: int) -> ExampleShards | None:
     """The examples of a CSV file without a header (a line for each: its numbers and its class), one after another to
     each of the ``devices``. The metric has the file's name. None without a file. Raises ``UsageError``."""
     if path is None:
@@ -42,7 +42,7 @@ def dealt(path: Path | None, devices: int) -> ExampleShards | None:
     lines = _lines(path)
     if not 1 <= devices <= len(lines):
         raise UsageError(
-            f"{path}: {counted(len(lines), 'example')} for {counted(devices, 'device')}; "
+            f"{path}: {plural(len(lines), 'example')} for {plural(devices, 'device')}; "
             f"give each one: --agents {len(lines)}"
         )
     cells = tuple(",".join(lines[number::devices]) for number in range(devices))
@@ -85,8 +85,6 @@ def _lines(path: Path) -> list[str]:
             raise UsageError(f"{path}: line {number} is not numbers with commas between") from error
         width = width or len(cells)
         if len(cells) != width:
-            raise UsageError(
-                f"{path}: line {number} has {counted(len(cells), 'number')}, and those before have {width}"
-            )
+            raise UsageError(f"{path}: line {number} has {plural(len(cells), 'number')}, and those before have {width}")
         found.append(line.strip())
     return found

@@ -66,7 +66,7 @@ def open_stack(
         "unbounded_local": unbounded_local, "release_cap": release_cap, "max_upload": max_upload,
         "tls": tls, "containers": containers, "network": network,
     }  # fmt: skip
-    return _with_options(_upgraded(state_dir), wanted)
+    return _with_options(_upgrade(state_dir), wanted)
 
 
 def _usual_epoch_seconds(agents: int) -> int:
@@ -83,7 +83,7 @@ def _new_stack(state_dir: Path, options: StackOptions) -> Layout:
     return create_layout(state_dir, options, OsEntropy(), SystemClock().now())
 
 
-def _upgraded(state_dir: Path) -> Layout:
+def _upgrade(state_dir: Path) -> Layout:
     from infra.stacks.upgrades import with_admin, with_operators
 
     return with_operators(with_admin(load_layout(state_dir), OsEntropy()), OsEntropy())
@@ -117,7 +117,7 @@ def _with_options(layout: Layout, wanted: Mapping[str, object]) -> Layout:
 
 def _check_numbers(options: StackOptions) -> None:
     from tacit.recipe.policy import AccountLimit, Policy
-    from tacit.tlog.canonical import validated
+    from tacit.tlog.canonical import validate
 
     limit = {
         "epsilon": options.account_epsilon,
@@ -126,8 +126,8 @@ def _check_numbers(options: StackOptions) -> None:
     }
     caps = {"max_epsilon_aggregator": options.release_cap} if options.release_cap else {}
     try:
-        validated(AccountLimit, limit, "account")
-        validated(Policy, caps, "--release-cap")
-        validated(Policy, {"max_upload": options.max_upload} if options.max_upload else {}, "--max-upload")
+        validate(AccountLimit, limit, "account")
+        validate(Policy, caps, "--release-cap")
+        validate(Policy, {"max_upload": options.max_upload} if options.max_upload else {}, "--max-upload")
     except DecodeError as error:
         raise UsageError(str(error)) from error

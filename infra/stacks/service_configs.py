@@ -136,7 +136,7 @@ class ServiceConfigs:
             "hpke_keys": ["hpke.key"],
             "peer_file": "peer.json",
             "state_keys": ["state.key"],
-            **self._followed(),
+            **self._log_members(),
         }
 
     def _leader(self) -> dict[str, Any]:
@@ -171,7 +171,7 @@ class ServiceConfigs:
         counted = {"most_messages": ANY_MESSAGES} if self.options.counted else {}
         return {**self._one_server("shuffler"), **own, **counted}
 
-    def _followed(self) -> dict[str, Any]:
+    def _log_members(self) -> dict[str, Any]:
         """The log that a service follows, and the policy by which it judges recipes."""
         log = {
             "url": self.urls["recipe_server"],
@@ -187,7 +187,7 @@ class ServiceConfigs:
             "hpke_keys": ["hpke.key"],
             "release_grace": RELEASE_GRACE,
             "idle_seconds": self.options.idle_seconds,
-            **self._followed(),
+            **self._log_members(),
         }
 
     def _collector(self) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class ServiceConfigs:
             "admin_token": "collections.token",
             "publish": {"url": self.urls["recipe_server"], "token": "results.token"},
             "idle_seconds": self.options.idle_seconds,
-            **self._followed(),
+            **self._log_members(),
         }
 
     def _admin(self) -> dict[str, Any]:
@@ -210,5 +210,5 @@ class ServiceConfigs:
             "epoch_seconds": self.options.epoch_seconds,
             "check_in_seconds": usual_check_in(self.options),
             "collector": {"url": self.urls["collector"], "token": "collections.token"},
-            **self._followed(),
+            **self._log_members(),
         }

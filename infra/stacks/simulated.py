@@ -81,7 +81,7 @@ def _answers(layout: Layout, recipe: Recipe) -> list[Any]:
     data is not what was drawn."""
     encoder, found = encoder_of(recipe.question), []
     for path in sorted(layout.state_dir.glob(f"agents/*/{CONFIG_NAME}")):
-        config, drawn = load_config(path, AgentConfig), _drawn(path.parent)
+        config, drawn = load_config(path, AgentConfig), _draw(path.parent)
         if config.attributes != drawn.get("attributes"):
             raise UsageError(f"{path}: other attributes than were drawn")
         if not includes(recipe, config.attributes):
@@ -93,7 +93,7 @@ def _answers(layout: Layout, recipe: Recipe) -> list[Any]:
     return found
 
 
-def _drawn(folder: Path) -> dict[str, Any]:
+def _draw(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads(read_bounded(folder / DRAWN_NAME, MOST_BYTES))
         return {"attributes": dict(found["attributes"]), "data": dict(found["data"])}

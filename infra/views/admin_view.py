@@ -11,10 +11,10 @@ from rich.text import Text
 
 from infra.views.plain import visible
 from infra.views.rules_view import rules_text
-from infra.views.terminal import notes, plain_table, styled
+from infra.views.terminal import notes, plain_table, style_word
 from tacit.client import Act, Check, Fleet, Operator, Person, Question
 from tacit.errors import UsageError
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 
 def question_of(operator: Operator, name: str) -> Question:
@@ -43,10 +43,10 @@ def questions_table(questions: Sequence[Question]) -> Table:
     for one in questions:
         table.add_row(
             Text(str(one.survey.get("name") or ""), style="bold"),
-            styled(_state(one)),
+            style_word(_state(one)),
             ", ".join(one.authors),
             one.approver or "",
-            when(one.changed),
+            format_utc(one.changed),
             Text(one.id, style="dim"),
         )
     return table
@@ -57,7 +57,7 @@ def _state(question: Question) -> str:
     return "over" if question.over else question.state
 
 
-def _told(value: object) -> str:
+def _format_member(value: object) -> str:
     """A member of a survey as text; objects and lists are written as JSON, as in a survey's file."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list | tuple) else str(value)
 
@@ -66,13 +66,13 @@ def show_question(question: Question, console: Console) -> None:
     """Print everything known about one question."""
     facts = plain_table("", "")
     facts.show_header = False
-    survey = [(name, _told(one)) for name, one in question.survey.items() if name not in {"name", "text"}]
+    survey = [(name, _format_member(one)) for name, one in question.survey.items() if name not in {"name", "text"}]
     rows: list[tuple[str, str | Text]] = [
-        ("state", styled(_state(question))),
+        ("state", style_word(_state(question))),
         ("question", str(question.survey.get("text") or "")),
         ("authors", ", ".join(question.authors)),
         ("approver", question.approver or ""),
-        ("changed", when(question.changed)),
+        ("changed", format_utc(question.changed)),
         ("recipe", "" if question.hash is None else question.hash + ("" if question.signed else ", not signed")),
         ("in the log", "" if question.position is None else f"entry {question.position}"),
         *survey,
@@ -99,7 +99,8 @@ def show_fleet(fleet: Fleet, console: Console) -> None:
     if (devices := fleet.devices) is not None:
         console.print(
             f"{devices['working']} of {devices['devices']} devices at work, {devices['failed']} failed; "
-            f"tokens held for {devices['slots_held']} of {devices['slots_known']} slots; as of {when(devices['at'])}"
+            f"tokens held for {devices['slots_held']} of {devices['slots_known']} slots; as of "
+            f"{format_utc(devices['at'])}"
         )
     elif not fleet.troubles:
         console.print("no report yet; tacit staging up sends reports while it runs")
@@ -109,16 +110,16 @@ def show_fleet(fleet: Fleet, console: Console) -> None:
             released = "" if row["released"] is None else str(row["released"])
             table.add_row(row["recipe"], str(row["journalled"].get("sent", 0)), released)
         console.print(table)
-        console.print(f"report of {when(report['at'])}: {len(report['mismatches'])} kinds of mismatch")
+        console.print(f"report of {format_utc(report['at'])}: {len(report['mismatches'])} kinds of mismatch")
 
 
 def acts_table(acts: Sequence[Act]) -> Table:
     """Return a table with one row per act of the audit log."""
     table = plain_table("", "when", "who", "what", "target", "outcome", "detail")
     for one in acts:
-        outcome = styled(one.outcome) if one.outcome == "done" else Text(one.outcome, style="yellow")
+        outcome = style_word(one.outcome) if one.outcome == "done" else Text(one.outcome, style="yellow")
         table.add_row(
-            str(one.number), when(one.at), Text(one.who), one.what, Text(one.target), outcome, Text(one.detail)
+            str(one.number), format_utc(one.at), Text(one.who), one.what, Text(one.target), outcome, Text(one.detail)
         )
     return table
 

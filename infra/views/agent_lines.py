@@ -14,10 +14,10 @@ from rich.text import Text
 
 from client_agent.journal import Entry, Fact
 from client_agent.runner import OVER
-from infra.views.terminal import STYLES, answers, plain_table, styled
-from tacit.counting_words import counted
+from infra.views.terminal import STYLES, answers, plain_table, style_word
+from tacit.counting_words import plural
 from tacit.ports import Clock
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 GATHER_SECONDS = 1.0
 """For how long identical events of several agents are gathered into one line."""
@@ -97,7 +97,7 @@ class AgentLines:
         return f"  agent{'s' if len(agents) > 1 else ''} {', '.join(map(str, sorted(agents)))}"
 
     def _write(self, line: Text) -> None:
-        time = when(self._clock.now()).split()[1]
+        time = format_utc(self._clock.now()).split()[1]
         with contextlib.suppress(OSError):  # a closed terminal must not stop an agent
             self._console.print(Text.assemble((f"{time} ", "dim"), line))
 
@@ -120,8 +120,8 @@ def show_journal(document: dict[str, Any], entries: list[Entry]) -> None:
     for entry in entries:
         table.add_row(
             Text(entry.name, style="bold"),
-            when(entry.decided_at),
-            styled(entry.state.value),
+            format_utc(entry.decided_at),
+            style_word(entry.state.value),
             entry.charged_epsilon or "0",
             str(entry.attempts),
             Text(_detail(entry)),
@@ -129,7 +129,7 @@ def show_journal(document: dict[str, Any], entries: list[Entry]) -> None:
     budget, slots = document["budget"], document["slots"]
     caption = Text(
         f"ε {budget['charged']} of {budget['epsilon']} (δ {budget['delta']}) charged in "
-        f"{counted(budget['days'], 'day')}, "
+        f"{plural(budget['days'], 'day')}, "
         f"with the relay {budget['charged_with_relay']} of {budget['epsilon_with_relay']} · "
         f"tokens held for {slots['held']} of {slots['known']} slots · log of {document['log']['entries']} entries",
         style="dim",
@@ -142,10 +142,10 @@ def show_journal(document: dict[str, Any], entries: list[Entry]) -> None:
     for name, trouble in document["troubles"].items():
         if name == Fact.LOG_TROUBLE.value and document["log"]["failure"]:
             continue
-        console.print(Text(f"{name} since {when(trouble['since'])}: {trouble['detail']}", style="yellow"))
+        console.print(Text(f"{name} since {format_utc(trouble['since'])}: {trouble['detail']}", style="yellow"))
 
 
 def _detail(entry: Entry) -> str:
     if entry.state.value == "scheduled" and not entry.attempts:
-        return f"will be sent at {when(entry.send_at)}"
+        return f"will be sent at {format_utc(entry.send_at)}"
     return entry.detail

@@ -56,14 +56,14 @@ def answers_table(answers: Sequence[AnswerRow], bar: str, numbers: Sequence[str]
     top = max((max(one.estimate + 2 * one.stderr, one.truth or 0) for one in answers), default=1.0)
     for one in answers:
         table.add_row(
-            Text(shortened(one.label, label_width), style="bold"),
+            Text(shorten(one.label, label_width), style="bold"),
             *([estimate_bar(one.estimate, one.stderr, top, one.truth, bar_width)] if bars else []),
             *one.numbers,
         )
     return table
 
 
-def shortened(label: str, cells: int) -> str:
+def shorten(label: str, cells: int) -> str:
     """Return ``label`` on one line of at most ``cells`` cells. A longer one keeps its beginning and, because labels
     often differ only there, its end, with an ellipsis between them."""
     line = " ".join("".join(char if char.isprintable() or char in JOINERS else " " for char in label).split())

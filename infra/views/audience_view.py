@@ -7,7 +7,7 @@ from typing import Any
 
 from tacit.dp.membership import membership_epsilon
 from tacit.errors import Refusal
-from tacit.recipe.census import attested, census_for
+from tacit.recipe.census import attest, census_for
 from tacit.recipe.claims import sample_of
 from tacit.recipe.context import Context
 from tacit.recipe.derive import randomizer_of
@@ -29,7 +29,7 @@ def audience_document(recipe: Recipe, policy: Policy, context: Context) -> dict[
         return found
     found |= {"census": census.recipe.hash_text, "census_name": census.recipe.name}
     try:
-        counted = attested(census, recipe.criteria)
+        counted = attest(census, recipe.criteria)
     except Refusal as refusal:
         return {**found, "trouble": refusal.detail}
     found |= {"estimate": counted.estimate, "stderr": counted.stderr, "floor": counted.floor}

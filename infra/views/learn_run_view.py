@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from infra.views.terminal import BAR_WIDTH, span
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.extras import require_extra
 
 if TYPE_CHECKING:
@@ -44,14 +44,14 @@ def line_of(row: Row) -> Text:
 def show_run(series: LiveSeries, console: Console) -> None:
     """Print which run it is, above its rows."""
     own = series.series
-    rounds = counted(own.rounds, "round")
+    rounds = plural(own.rounds, "round")
     words = f"{own.name}: {rounds}, {span(own.interval.start, own.interval.end)}, entry {series.index}"
     console.print(Text(words, style="bold"), soft_wrap=True)
     console.print(Text(HEADER, style="bold"), soft_wrap=True)
 
 
 @contextmanager
-def waiting_shown(console: Console, now: Callable[[], float], waiting: Waiting) -> Iterator[None]:
+def show_waiting(console: Console, now: Callable[[], float], waiting: Waiting) -> Iterator[None]:
     """While something is waited for: what, a bar of the time that is over, and how much is left. Only on a terminal.
     ``now``: POSIX seconds."""
     if not console.is_terminal:
@@ -71,7 +71,7 @@ def waiting_line(waiting: Waiting, now: float) -> Group:
     return Group(Text(waiting.words), line)
 
 
-def drawn(rows: Sequence[Row], form: str) -> bytes:
+def draw_progress(rows: Sequence[Row], form: str) -> bytes:
     """The picture of loss and accuracy by round, of the rows that have both; ``form``: one of ``PICTURES``."""
     require_extra("the picture", "figures", "matplotlib")
     from matplotlib.figure import Figure

@@ -13,7 +13,7 @@ from rich.text import Text
 from infra.views.claim_words import adversary_text, delta_text, epsilon_text
 from infra.views.policy_words import for_authors
 from infra.views.terminal import plain_table
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.learning.plan import Plan
 from tacit.operations.learning.plans import Forecast
 
@@ -22,7 +22,7 @@ def show_forecast(plan: Plan, found: Forecast, console: Console) -> None:
     """Print the plan in a line, what it costs against whom, and what each round brings."""
     training = plan.training
     words = (
-        f"{plan.name}: {training.architecture.kind}, {found.parameters:,} parameters, {counted(found.rounds, 'round')}"
+        f"{plan.name}: {training.architecture.kind}, {found.parameters:,} parameters, {plural(found.rounds, 'round')}"
     )
     console.print(Text(words, style="bold"))
     table = plain_table("what all rounds reveal of a device, to", "epsilon", "delta")

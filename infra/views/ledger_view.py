@@ -10,13 +10,13 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from infra.views.terminal import plain_table, span, styled
-from tacit.counting_words import counted
+from infra.views.terminal import plain_table, span, style_word
+from tacit.counting_words import plural
 from tacit.ledger.balance import computed_epsilon
 from tacit.operations.burn_down import BurnDown
 from tacit.operations.ledger import Plan
 from tacit.rules.budget import period_text
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 BAR = 30
 MOST_RECIPES = 24
@@ -46,7 +46,7 @@ def show_burn_down(found: BurnDown, console: Console) -> None:
     for day in found.days[-MOST_DAYS:]:
         one = day.document()
         bar = budget_bar(one["spent"], str(found.account.epsilon))
-        table.add_row(when(day.at), Text.assemble(bar, f"  ε {one['spent']}"), f"ε {one['left']}")
+        table.add_row(format_utc(day.at), Text.assemble(bar, f"  ε {one['spent']}"), f"ε {one['left']}")
     console.print(Panel(table, title=Text(f"account {found.account.name}, by day", style="bold"), title_align="left"))
     console.print(Text(_forecast(found), style="dim"), soft_wrap=True)
 
@@ -56,13 +56,13 @@ def _forecast(found: BurnDown) -> str:
         return "nothing was charged lately: no forecast"
     if not found.has_forecast:
         began = period_text(found.pace.seconds) if found.pace.seconds else "no time"
-        return f"{counted(found.pace.recipes, 'recipe')}, the first one {began} ago: too little for a forecast"
-    of_late = f"{counted(found.pace.recipes, 'recipe')} in {period_text(found.pace.seconds)}"
-    early = "" if found.earliest is None else f" (at the earliest {when(found.earliest)})"
+        return f"{plural(found.pace.recipes, 'recipe')}, the first one {began} ago: too little for a forecast"
+    of_late = f"{plural(found.pace.recipes, 'recipe')} in {period_text(found.pace.seconds)}"
+    early = "" if found.earliest is None else f" (at the earliest {format_utc(found.earliest)})"
     if found.used_up_at is None:
         return f"at the rate of {of_late} the account lasts{early}"
-    late = "" if found.latest is None else f", at the latest {when(found.latest)}"
-    return f"at the rate of {of_late} it is used up at {when(found.used_up_at)}{early.removesuffix(')')}{late})"
+    late = "" if found.latest is None else f", at the latest {format_utc(found.latest)}"
+    return f"at the rate of {of_late} it is used up at {format_utc(found.used_up_at)}{early.removesuffix(')')}{late})"
 
 
 def _figures(account: dict[str, Any]) -> Table:
@@ -111,7 +111,7 @@ def _recipes(recipes: list[dict[str, Any]]) -> Table:
         end = datetime.datetime.fromtimestamp(one["end"], datetime.UTC).strftime("%Y-%m-%d %H:%M")
         table.add_row(
             Text(one["name"], style="bold" if one["charged"] else "dim"),
-            styled(one["state"]),
+            style_word(one["state"]),
             Text(one["epsilon"], style=style),
             Text(f"{float(one['delta']):.0e}", style=style),
             end,
@@ -137,7 +137,7 @@ def show_plan(plan: Plan, console: Console) -> None:
     what, such = ("recipe", "such recipes") if plan.series is None else (f"series {plan.series}", "such series")
     rows = (
         (what, f"ε {cost.epsilon:f} at δ {cost.delta:f}, {span(plan.charge.start, plan.charge.end)}"),
-        ("without it", f"{counted(len(verdict.others), 'recipe')}, ε {computed_epsilon(verdict.before)}"),
+        ("without it", f"{plural(len(verdict.others), 'recipe')}, ε {computed_epsilon(verdict.before)}"),
         ("with it", with_it),
         ("largest that fits", largest),
         (such, f"{plan.count} fit, this one included" if plan.count else "none fits"),

@@ -16,7 +16,7 @@ from infra.views.terminal import plain_table
 from tacit.codec import b64url
 from tacit.logview.whole import Tick
 from tacit.monitor.findings import Finding
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 FEW = 2000
 """Number of pieces below which a bar would only flicker."""
@@ -55,7 +55,7 @@ def show_report(report: LogReport, console: Console) -> None:
         ("log", report.origin),
         ("entries", f"{report.size:,}"),
         ("root", b64url(report.root)),
-        ("read", when(report.at)),
+        ("read", format_utc(report.at)),
     ):
         facts.add_row(Text(name, style="dim"), value)
     for one in report.witnesses:

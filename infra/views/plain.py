@@ -23,7 +23,7 @@ def harmless(text: str) -> str:
     return "".join(char for char in text if char.isprintable() or char in JOINERS or char == "\n" or _is_space(char))
 
 
-def escaped(document: str) -> str:
+def escape(document: str) -> str:
     """Return the JSON ``document`` with unprintable characters, which only its strings can hold, as JSON escapes."""
     kept = "\n" + JOINERS
     return "".join(char if char.isprintable() or char in kept else _json_escape(char) for char in document)

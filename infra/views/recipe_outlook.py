@@ -12,7 +12,7 @@ from tacit.recipe.asking import DECIDING_SHARE, asked_until
 from tacit.recipe.claims import sample_of
 from tacit.recipe.encoder_specs import Occurrences
 from tacit.recipe.model import Interval, Recipe
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 
 def tell_warnings(recipe: Recipe) -> None:
@@ -28,11 +28,12 @@ def asked_words(interval: Interval, now: float) -> str:
     until, share = asked_until(interval), f"first {DECIDING_SHARE:.0%} of its interval"
     if now > until:
         return (
-            f"nobody has been asked since {when(until)}: devices that had not read it and fetched a token in the "
+            f"nobody has been asked since {format_utc(until)}: devices that had not read it and fetched a token in the "
             f"{share} take no part; ask again with a later --start"
         )
     return (
-        f"asks devices that have read it and hold a token by {when(until)}, in the {share} or before; later ones take "
+        f"asks devices that have read it and hold a token by {format_utc(until)}, in the {share} or before; "
+        "later ones take "
         "no part, so publish it, and have the agents running, well before"
     )
 

@@ -19,7 +19,7 @@ from infra.views.terminal import plain_table, span
 from tacit.dp.claim import stated_epsilon
 from tacit.errors import Refusal
 from tacit.models.form import Cap
-from tacit.models.forms import form_of, known
+from tacit.models.forms import find_form, form_of
 from tacit.operations.checking import Checked
 from tacit.recipe.asking import asked_until
 from tacit.recipe.claims import claim_of
@@ -29,7 +29,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.randomised import RandomizerSpec, VdafSpec
 from tacit.recipe.rounding import rounding_words
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 STATES = {
     "file": "a file; not published",
@@ -52,7 +52,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
         ("state", _state(recipe, str(document.get("state")))),
         ("hash", recipe.hash_text),
         *_audience(recipe, document),
-        *_asked(recipe),
+        *_metric_rows(recipe),
         *([("answers", shown)] if names else []),
         *([("rounding", rounded)] if (rounded := rounding_words(recipe.question)) else []),
         ("statistic", recipe.question.statistic),
@@ -64,7 +64,7 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
         *([("series", f"round {recipe.series.index} of {recipe.series.hash}")] if recipe.series else []),
         ("batch", f"at least B = {batch.min_batch_size}, about {batch.expected_contributions} expected, {batch.close}"),
         ("interval", span(recipe.interval.start, recipe.interval.end)),
-        ("asks until", f"{when(asked_until(recipe.interval))}; devices that read it later take no part"),
+        ("asks until", f"{format_utc(asked_until(recipe.interval))}; devices that read it later take no part"),
         ("token", f"{recipe.token.issuer}, epoch {recipe.token.epoch}, slot {recipe.token.slot}"),
     ):
         facts.add_row(Text(name, style="dim"), Text(visible(value)))
@@ -75,14 +75,14 @@ def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -
 
 
 def _state(recipe: Recipe, state: str) -> str:
-    form = known(recipe.model)
+    form = find_form(recipe.model)
     roles = form.opting_in(recipe.parties) if form is not None else ("a server",)
     everybody = f"{' and '.join(roles)} {'has' if len(roles) == 1 else 'have'}"
     words = STATES.get(state)
     return state if words is None else words.format(any=" or ".join(roles), all=everybody)
 
 
-def _asked(recipe: Recipe) -> list[tuple[str, str]]:
+def _metric_rows(recipe: Recipe) -> list[tuple[str, str]]:
     """Rows for the metric, or for the event with the steps in which it is watched."""
     spec = recipe.question.encoder
     if not isinstance(spec, Occurrences):
@@ -130,7 +130,7 @@ def _price(recipe: Recipe) -> Group:
         table.add_row(words, stated, delta_text(name, stated, recipe.privacy.delta))
     privacy = recipe.privacy
     caption = f"{privacy.mechanism}, {privacy.relation} neighbours, at n = {privacy.n} contributions"
-    form = known(recipe.model)
+    form = find_form(recipe.model)
     mixing = "" if form is None else form.mixing_words(recipe.parties, recipe.batch.min_batch_size)
     return Group(table, Text(caption, style="dim"), *([Text(mixing)] if mixing else []))
 

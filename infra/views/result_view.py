@@ -19,7 +19,7 @@ from tacit.methods.figures import (
     has_population,
     margin,
     number,
-    places_drawn,
+    places_to_draw,
     population_texts,
     rest_words,
     share_texts,
@@ -27,7 +27,7 @@ from tacit.methods.figures import (
 )
 from tacit.methods.result import answers
 from tacit.recipe.cautions import cautions, devices, missing_share
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 WHOSE = {"recipe": "as the recipe states", "analyst": "as you state"}
 
@@ -40,7 +40,7 @@ def show_result(
     """Print one released result as two panels: answers and privacy cost. ``truth``: what simulated devices hold, by
     answer, and ``told``, why that is known."""
     headings, texts = columns(document)
-    found, places = answers(document), places_drawn(document)
+    found, places = answers(document), places_to_draw(document)
     if truth is not None and len(truth) == len(found):
         headings = [*headings, "truth"]
         texts = [[*row, number(one, form_of(document))] for row, one in zip(texts, truth, strict=True)]
@@ -91,7 +91,7 @@ def facts(document: Mapping[str, Any]) -> list[str]:
         *response_lines(document),
         *_rest(document),
         f"reported {span(interval['start'], interval['start'] + interval['duration'])}",
-        f"released {when(document['released_at'])}",
+        f"released {format_utc(document['released_at'])}",
         *sampling_lines(document.get("sampling", {})),
         *missing_lines(document),
         *spread_lines(document),
@@ -191,8 +191,8 @@ def response_lines(document: Mapping[str, Any]) -> list[str]:
     response = document.get("response", {})
     mean = STATISTICS[document["statistic"]].is_ratio
     lines = [
-        *_asked(document),
-        *_answered(response),
+        *_question_lines(document),
+        *_response_lines(response),
         f"an estimate is the {'mean' if mean else 'total'} of the devices that answered, and its interval is for these",
     ]
     if has_population(document):
@@ -202,7 +202,7 @@ def response_lines(document: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _asked(document: Mapping[str, Any]) -> list[str]:
+def _question_lines(document: Mapping[str, Any]) -> list[str]:
     response, counted = document.get("response", {}), f"{document['report_count']:,} contributions counted"
     asked, expected = response.get("asked"), response.get("expected", {})
     if asked is None:
@@ -220,7 +220,7 @@ def exact_text(document: Mapping[str, Any]) -> str:
     return f"{asked['most']:,} " if asked["least"] == asked["most"] else ""
 
 
-def _answered(response: Mapping[str, Any]) -> list[str]:
+def _response_lines(response: Mapping[str, Any]) -> list[str]:
     answered = response.get("answered")
     if answered is None:
         return []

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from infra.views.answer_table import AnswerRow, answers_table
 from infra.views.terminal import span
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.methods.figures import MARGIN, form_of, margin, number, rest_words
 from tacit.methods.result import rows
 from tacit.operations.prefix_rounds import Progress
@@ -48,13 +48,13 @@ def show_search(series: Series, found: Progress, published: Mapping[str, Any] | 
     for level in document["released"] if found.ranked is not None else document["released"][-1:]:
         shown = ", ".join(level["kept"][:MOST_SHOWN]) or "nothing stands out"
         more = f" and {len(level['kept']) - MOST_SHOWN} more" if len(level["kept"]) > MOST_SHOWN else ""
-        line = f"round {level['round']}: {counted(level['reports'], 'contribution')}, {len(level['kept'])} of "
+        line = f"round {level['round']}: {plural(level['reports'], 'contribution')}, {len(level['kept'])} of "
         console.print(Text(f"{line}{level['candidates']} prefixes kept: {shown}{more}"), soft_wrap=True)
     if published is not None and found.following is not None:
         window = series.window(published["round"])
         words = f"published {published['name']} as entry {published['index']} of the log: "
         words += (
-            f"{counted(len(found.following.prefixes), 'candidate')} of {counted(found.following.bits, 'bit')}, reports "
+            f"{plural(len(found.following.prefixes), 'candidate')} of {plural(found.following.bits, 'bit')}, reports "
         )
         console.print(Text(words + span(window.start, window.end)), soft_wrap=True)
     if found.ranked is not None:

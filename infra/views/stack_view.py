@@ -16,7 +16,7 @@ from infra.stacks.layout import Layout
 from infra.stacks.options import OPERATORS, PEOPLE, operator_credential
 from infra.stacks.processes import ServiceProcess
 from infra.stacks.workers import Part
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.operations.pace import QUICK_EPOCH
 from tacit.recipe.writing.sampling_plan import FILL
 from tacit.service.metric_names import PATH as METRICS_PATH
@@ -98,7 +98,7 @@ def show(layout: Layout, services: list[ServiceProcess], agents: list[Path], con
     )
     if 0 < len(agents) < layout.options.batch_floor:
         console.print(
-            f"A result needs {layout.options.batch_floor} answers, which {counted(len(agents), 'device')} cannot give: "
+            f"A result needs {layout.options.batch_floor} answers, which {plural(len(agents), 'device')} cannot give: "
             f"start this again with --agents {_usual_population(layout)}.",
             soft_wrap=True,
         )
@@ -117,7 +117,7 @@ def _next(layout: Layout, agents: list[Path]) -> list[str]:
     place = where(layout)
     question = (
         "--name visits --text 'Who saw a doctor at all?' --metric mdvis --buckets 0,1 --missing ignore --rate 1 "
-        f"{_asked(layout, len(agents))}"
+        f"{_count_asked(layout, len(agents))}"
     )
     first = [f"tacit agent host {shlex.quote(str(agents[0].parent.parent))}"] if agents else []
     return [
@@ -128,7 +128,7 @@ def _next(layout: Layout, agents: list[Path]) -> list[str]:
     ]
 
 
-def _asked(layout: Layout, devices: int) -> str:
+def _count_asked(layout: Layout, devices: int) -> str:
     """How many devices are asked at rate 1: those there are, if the least B can be filled with them."""
     floor, usual = layout.options.batch_floor, _usual_population(layout)
     if floor <= devices < usual:

@@ -13,9 +13,9 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from infra.views.plain import escaped, harmless
+from infra.views.plain import escape, harmless
 from tacit.methods.figures import interval
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 BAR_WIDTH = 34
 CURVE = "▁▂▃▄▅▆▇█"
@@ -69,7 +69,7 @@ def print_json(document: Any) -> None:
     """Print one JSON document on stdout. Characters that control a terminal are escaped, and those that its encoding
     lacks."""
     text = json_text(document) if _takes_all() else json.dumps(document, indent=2) + "\n"
-    sys.stdout.write(escaped(text))
+    sys.stdout.write(escape(text))
 
 
 def _takes_all() -> bool:
@@ -78,17 +78,17 @@ def _takes_all() -> bool:
 
 def print_json_line(document: Any) -> None:
     """Print one JSON document on a line of stdout, at once: for commands that print one after another."""
-    print(escaped(json.dumps(document)), flush=True)
+    print(escape(json.dumps(document)), flush=True)
 
 
 def span(start: float, end: float) -> str:
     """Return an interval of POSIX times as text, without the end's date if it is the same as the start's."""
-    first, last = when(start), when(end)
+    first, last = format_utc(start), format_utc(end)
     day, time = last.split(" ", 1)
     return f"{first.removesuffix(' UTC')} to {time if first.startswith(day) else last}"
 
 
-def styled(word: str) -> Text:
+def style_word(word: str) -> Text:
     """Return the word for a state or verdict in its colour."""
     return Text(word, style=STYLES.get(word, ""))
 

@@ -61,7 +61,7 @@ from tacit.service.http.callers import Callers
 from tacit.service.http.live_tokens import ShownToken
 from tacit.service.stores import add_store
 from tacit.signing import Signer
-from tacit.tlog.canonical import parse_json, validated
+from tacit.tlog.canonical import parse_json, validate
 
 NAME = "admin"
 MOST_ANSWER = 1 << 18
@@ -218,7 +218,7 @@ def read_parties(path: Path) -> Mapping[str, Parties]:
             found = {SecureAggregation.name: found}
         if not isinstance(found, dict) or not set(found) <= set(FORMS):
             raise UsageError(f"{path}: must hold the parties by model: {', '.join(FORMS)}")
-        return {model: validated(FORMS[model].parties, body, f"{path}: {model}") for model, body in found.items()}
+        return {model: validate(FORMS[model].parties, body, f"{path}: {model}") for model, body in found.items()}
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror or 'cannot be read'}") from error
     except DecodeError as error:
@@ -254,5 +254,5 @@ async def _remember_id(request: web.Request, handler: Handler) -> web.StreamResp
 
 async def _show_id(request: web.Request, response: web.StreamResponse) -> None:
     """Add the request's id to the response, so that people can quote it; the request's log lines have it too."""
-    if (found := request.get(ID)) is not None:
-        response.headers[REQUEST_ID] = found.text()
+    if (request_id := request.get(ID)) is not None:
+        response.headers[REQUEST_ID] = request_id.text()

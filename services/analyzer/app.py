@@ -91,10 +91,10 @@ def _sides(callers: Callers) -> Callable[[str], ServerSide]:
     """The analyzer's side of a model; a model with a shuffler is refused where none has credentials here."""
 
     def side_of(model: str) -> ServerSide:
-        found = server_side(model)
+        side = server_side(model)
         if SHUFFLER in form_of(model).opts_in and not callers.guards(SHUFFLER):
             raise Refusal("model-unsupported", "this analyzer takes messages from no shuffler (shuffler_token)")
-        return found
+        return side
 
     return side_of
 

@@ -80,7 +80,7 @@ async def _is_known(tx: AnalyzerTx, party: AnalyzerParty, chunk: Chunk) -> bool:
     return False
 
 
-async def counted(tx: AnalyzerTx, party: AnalyzerParty, bundling: Bundling) -> Aggregate | None:
+async def count_chunks(tx: AnalyzerTx, party: AnalyzerParty, bundling: Bundling) -> Aggregate | None:
     """The totals of all chunks, as of so many bundles; None until all are there. Raises ``Refusal`` for messages that
     are no whole bundles."""
     task = party.task

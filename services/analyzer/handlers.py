@@ -78,10 +78,10 @@ class Handlers(ReportHandlers):
         """GET /recipes/{recipe-hash}/aggregate: ``{"report_count", "values"}``, and ``search`` with what was found in
         reports that are searched."""
         request.app[CALLERS].require(request, "collector")
-        found = await self._releases.released(await self._party(request))
-        document = {"report_count": found.report_count, "values": found.numbers}
-        if found.search:
-            document["search"] = json.loads(found.search)
+        aggregate = await self._releases.released(await self._party(request))
+        document = {"report_count": aggregate.report_count, "values": aggregate.numbers}
+        if aggregate.search:
+            document["search"] = json.loads(aggregate.search)
         return web.json_response(document)
 
     async def get_yield(self, request: web.Request) -> web.Response:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-from tacit.aggregator.one_server.records import packed, unpacked
+from tacit.aggregator.one_server.records import pack, unpack
 from tacit.roles.shuffled import Tally
 
 _HEAD = struct.Struct(">BQQ")
@@ -30,14 +30,14 @@ class Chunk:
 def tally_bytes(tally: Tally) -> bytes:
     """Encode a tally in its shorter form."""
     if _HEAD.size + _CELL.size * len(tally.held) >= 8 * (tally.cells + 2):
-        return packed((*tally.numbers, tally.fillers, tally.malformed))
+        return pack((*tally.numbers, tally.fillers, tally.malformed))
     return _HEAD.pack(1, tally.fillers, tally.malformed) + b"".join(_CELL.pack(*one) for one in tally.held.items())
 
 
 def read_tally(data: bytes, cells: int) -> Tally:
     """Decode a tally of a recipe with so many cells."""
     if len(data) % 8 == 0:
-        *numbers, fillers, malformed = unpacked(data)
+        *numbers, fillers, malformed = unpack(data)
         return Tally(cells, {cell: count for cell, count in enumerate(numbers) if count}, fillers, malformed)
     _, fillers, malformed = _HEAD.unpack_from(data)
     return Tally(cells, dict(_CELL.iter_unpack(data[_HEAD.size :])), fillers, malformed)

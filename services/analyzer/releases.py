@@ -11,7 +11,7 @@ import asyncio
 import json
 from dataclasses import replace
 
-from services.analyzer.chunks import counted
+from services.analyzer.chunks import count_chunks
 from services.analyzer.config import AnalyzerConfig
 from services.analyzer.store import AnalyzerStore, AnalyzerTx
 from tacit.aggregator.one_server.records import Aggregate
@@ -93,20 +93,20 @@ class Releases:
         self._log.info("released", recipe=task.task_id_text, report_count=aggregate.report_count)
         return aggregate
 
-    async def _counted(self, tx: AnalyzerTx, party: AnalyzerParty) -> tuple[int, Aggregate | None]:
+    async def _count(self, tx: AnalyzerTx, party: AnalyzerParty) -> tuple[int, Aggregate | None]:
         """How many reports count, by their tokens, and their sum. Bundles were counted by the shuffler; their sum is
         complete with its last chunk."""
         task_id = party.task.task_id
         if party.bundling is None:
             return await tx.accepted_count(task_id), await tx.running(task_id)
-        found = await counted(tx, party, party.bundling)
-        if found is None:
+        aggregate = await count_chunks(tx, party, party.bundling)
+        if aggregate is None:
             raise self._still_open(party)
-        return found.report_count, found
+        return aggregate.report_count, aggregate
 
     async def _releasable(self, tx: AnalyzerTx, party: AnalyzerParty) -> Aggregate:
         task = party.task
-        count, running = await self._counted(tx, party)
+        count, running = await self._count(tx, party)
         if running is None or count < task.min_batch_size:
             least = task.min_batch_size
             raise Refusal(TOO_SMALL, f"fewer than the recipe's minimum of {least} contributions were counted")
@@ -131,10 +131,10 @@ class Releases:
         if size < party.task.min_batch_size * party.reading.record_size:
             return size, b""  # it will be refused for that
         try:
-            found = await asyncio.to_thread(party.reading.search, records)
+            outcome = await asyncio.to_thread(party.reading.search, records)
         except ValueError as error:
             raise Refusal(UNSEARCHABLE, str(error)) from error
-        return size, json.dumps(found).encode()
+        return size, json.dumps(outcome).encode()
 
     def _still_open(self, party: AnalyzerParty) -> Abort:
         left = party.task.end_seconds + self._grace - self._deps.clock.now()

@@ -11,7 +11,7 @@ from services.analyzer.records import Chunk, read_tally, tally_bytes
 from services.analyzer.schema import AGGREGATES, CHUNKS, COMMON, KEPT, LOOKS, METADATA, MIGRATIONS
 from tacit.adapters.databases.dialect import Dialect
 from tacit.adapters.databases.watermark import Watermark
-from tacit.aggregator.one_server.records import Aggregate, packed, unpacked
+from tacit.aggregator.one_server.records import Aggregate, pack, unpack
 from tacit.aggregator.one_server.store import OneServerTx
 from tacit.aggregator.outcomes import LooksTx
 from tacit.aggregator.records import Batch
@@ -36,19 +36,18 @@ class AnalyzerTx(OneServerTx, LooksTx):
             AGGREGATES.c.task_id == task_id
         )
         row = (await self.connection.execute(query)).one_or_none()
-        return None if row is None else Aggregate(row.report_count, unpacked(row.numbers), row.search)
+        return None if row is None else Aggregate(row.report_count, unpack(row.numbers), row.search)
 
     async def keep_released(self, task_id: bytes, aggregate: Aggregate) -> None:
         """Release a sum: store it for the collector, close the recipe for good, and delete the running sum. Raises
         ``IntegrityError`` for a second release."""
         await self.release(task_id, _RELEASED)
-        values = {"report_count": aggregate.report_count, "numbers": packed(aggregate.numbers)}
+        values = {"report_count": aggregate.report_count, "numbers": pack(aggregate.numbers)}
         values["search"] = aggregate.search
         await self.connection.execute(insert(AGGREGATES).values(task_id=task_id, **values))
         await self.scrub_buckets(task_id)
 
     async def chunk(self, task_id: bytes, index: int) -> Chunk | None:
-        """The chunk that was stored under this index."""
         query = select(CHUNKS).where(CHUNKS.c.task_id == task_id, CHUNKS.c.number == index)
         row = (await self.connection.execute(query)).one_or_none()
         return None if row is None else Chunk(row.number, row.total, row.digest)
@@ -56,8 +55,8 @@ class AnalyzerTx(OneServerTx, LooksTx):
     async def chunk_total(self, task_id: bytes) -> int | None:
         """The ``total`` that every stored chunk of the recipe states; None if there is none."""
         query = select(func.min(CHUNKS.c.total)).where(CHUNKS.c.task_id == task_id)
-        found: int | None = (await self.connection.execute(query)).scalar_one()
-        return found
+        total: int | None = (await self.connection.execute(query)).scalar_one()
+        return total
 
     async def keep_chunk(self, task_id: bytes, chunk: Chunk, tally: Tally) -> bool:
         """Store a chunk with what it held; False, with nothing changed, if there is one of its index."""

@@ -8,7 +8,7 @@ from typing import Protocol
 from services.collector.config import PublishConfig
 from services.collector.records import Result
 from tacit import media_types
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.ports import TransportError
 from tacit.retry_after import retry_after
 from tacit.service.app import ServiceEnv
@@ -38,17 +38,17 @@ class PublishDriver:
         """Number of results that the server acknowledged. Raises ``TransportError`` if the server does not take one,
         but only after all were offered, so that one refused result does not hold up the others."""
         async with self._store.read() as tx:
-            found = await tx.unpublished(BATCH + len(self._refused))
-        waiting = [result for result in found if result.collection not in self._refused][:BATCH]
+            unpublished = await tx.unpublished(BATCH + len(self._refused))
+        waiting = [result for result in unpublished if result.collection not in self._refused][:BATCH]
         if not waiting:
             self._refused.clear()
-            waiting = list(found[:BATCH])
+            waiting = list(unpublished[:BATCH])
         for result in waiting:
             await self._publish(result)
         if self._refused:
             asked, self._asked = self._asked, 0.0
             raise TransportError(
-                f"the recipe server does not take {counted(len(self._refused), 'result')}, {self._status} the last",
+                f"the recipe server does not take {plural(len(self._refused), 'result')}, {self._status} the last",
                 retry_after=asked,
             )
         return len(waiting)

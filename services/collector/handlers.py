@@ -119,18 +119,18 @@ class Handlers:
     async def get_yield(self, request: web.Request) -> web.Response:
         """GET /v1/recipes/{recipe-hash}/yield: how full the batch is, as told by its server."""
         request.app[CALLERS].require(request, OPERATOR, ADMIN)
-        found = await self._batch_yields.of(_recipe_hash(request.match_info["recipe_hash"]))
-        return web.json_response(found.document())
+        batch_yield = await self._batch_yields.of(_recipe_hash(request.match_info["recipe_hash"]))
+        return web.json_response(batch_yield.document())
 
 
 def _member(body: bytes, name: str) -> str:
     try:
-        found: Any = json.loads(body)
+        members: Any = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise DecodeError("the body is not JSON") from error
-    if not isinstance(found, dict) or set(found) != {name} or not isinstance(found[name], str):
+    if not isinstance(members, dict) or set(members) != {name} or not isinstance(members[name], str):
         raise DecodeError(f"the body must be a JSON object with the one member {name}")
-    return str(found[name])
+    return str(members[name])
 
 
 def _recipe_hash(text: str) -> bytes:

@@ -20,7 +20,7 @@ from tacit.recipe.charges import rightful
 from tacit.recipe.model import Recipe
 from tacit.roles.collector import AggregateResult
 from tacit.rules import table as rules
-from tacit.rules.budget import overspent
+from tacit.rules.budget import find_overspent
 from tacit.service.app import ServiceEnv
 from tacit.service.base.store import Transactions
 
@@ -81,7 +81,7 @@ class Recipes:
         async with self._store.read() as tx:
             live = await stored_live(tx)
         now = self._clock.now()
-        over = overspent(self._config.policy, charges_of(live, now), now)
+        over = find_overspent(self._config.policy, charges_of(live, now), now)
         self._known = {item.recipe.hash: self._judge(live, item, now, over) for item in live.recipes}
         self._judged = True
 

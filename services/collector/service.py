@@ -137,8 +137,8 @@ class Collector:
         collection that fails unexpectedly records that in its row and is retried later."""
         async with self._lock:
             async with self._store.read() as tx:  # a poll that is under way is still due, and must take nobody's place
-                found = await tx.due(self._deps.clock.now(), STEP_LIMIT + len(self._polls))
-            rows = [row for row in found if row.id not in self._polls][:STEP_LIMIT]
+                due = await tx.due(self._deps.clock.now(), STEP_LIMIT + len(self._polls))
+            rows = [row for row in due if row.id not in self._polls][:STEP_LIMIT]
             if not self._deps.background:
                 return sum([await self._advance(row) for row in rows])
             polls = [row for row in rows if row.state is CollectionState.COLLECTING]

@@ -80,7 +80,6 @@ class GatewayConfig(ServiceConfig):
 
     @property
     def signing_key_path(self) -> Path:
-        """The path of the file with the signing key."""
         return self.signing_key or self.state_dir / "signing.key"
 
     @property

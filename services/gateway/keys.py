@@ -100,7 +100,6 @@ class KeyRing:
         return float((last + 1) * self.rotation)
 
     def by_period(self) -> dict[int, KeyConfig]:
-        """Every key configuration, by its period."""
         return {period: key.config for period, key in sorted(self._keys.items())}
 
     def configs(self) -> list[KeyConfig]:
@@ -108,7 +107,6 @@ class KeyRing:
         return [key.config for key in self.keys if self.period - 1 <= key.period <= self.period]
 
     def decapsulator(self) -> ohttp.Decapsulator:
-        """The opener for these keys."""
         return ohttp.Decapsulator([(key.config, key.pair) for key in self.keys])
 
     def key_set(self, gateway: str, period: int) -> OhttpConfig:
@@ -164,11 +162,11 @@ class KeyRing:
 
 def read_key_ring(path: Path) -> KeyRing:
     """The keys that a gateway made, unchanged. Raises ``UsageError``."""
-    rotation = _stored(path).rotation_seconds
+    rotation = _read_stored(path).rotation_seconds
     return KeyRing(path, rotation, _load(path, rotation))
 
 
-def _stored(path: Path) -> _StoredRing:
+def _read_stored(path: Path) -> _StoredRing:
     try:
         return _StoredRing.model_validate_json(read_secret(path))
     except (ValidationError, DecodeError) as error:
@@ -176,7 +174,7 @@ def _stored(path: Path) -> _StoredRing:
 
 
 def _load(path: Path, rotation: int) -> dict[int, GatewayKey]:
-    ring = _stored(path)
+    ring = _read_stored(path)
     if len({stored.period for stored in ring.keys}) != len(ring.keys):
         raise UsageError(f"{path}: two keys are of the same period")
     if ring.rotation_seconds != rotation:

@@ -73,7 +73,7 @@ class _Leader:
             self._alone_until = self._deps.clock.now() + PAUSE_SECONDS
             get_logger("gateway").warning("frame_not_taken", target=self._base, status=answer.status)
             return await self._post_each(alone)
-        return self._shared(answer, uploads)
+        return self._share_answer(answer, uploads)
 
     async def _post_each(self, exchanges: Sequence[Exchange]) -> Sequence[Answer]:
         FORWARDED.fallbacks += len(exchanges)
@@ -87,21 +87,21 @@ class _Leader:
         except TransportError as error:
             return error
 
-    def _shared(self, answer: Answer, uploads: Sequence[_Upload]) -> Sequence[Answer]:
+    def _share_answer(self, answer: Answer, uploads: Sequence[_Upload]) -> Sequence[Answer]:
         """What each of ``uploads`` is answered after a frame was."""
         if isinstance(answer, TransportError):
             return [answer] * len(uploads)
         if may_pass(answer.status):
-            return [self._refused(answer) for _ in uploads]
+            return [self._refuse(answer) for _ in uploads]
         try:
-            found = decode_answers(
+            answers = decode_answers(
                 answer.body if _is_frame(answer) else b"", count=len(uploads), max_body=MOST_UPLOAD_BYTES
             )
         except DecodeError:
             return [TransportError("the leader's answer to a frame cannot be read")] * len(uploads)
-        return [HttpResponse(one.status, _headers(one.content_type, one.retry_after), one.body) for one in found]
+        return [HttpResponse(one.status, _headers(one.content_type, one.retry_after), one.body) for one in answers]
 
-    def _refused(self, answer: HttpResponse) -> HttpResponse:
+    def _refuse(self, answer: HttpResponse) -> HttpResponse:
         """``answer``, with a time of its own to come back for each upload, if it has one."""
         if "retry-after" not in answer.headers:
             return answer
@@ -137,10 +137,10 @@ class LeaderUploads:
             await leader.batcher.close()
 
     def _submit(self, one: Exchange) -> Awaitable[Answer]:
-        found = self._known(one.url)
-        if found is None:
+        known = self._known(one.url)
+        if known is None:
             raise ValueError("not an upload to a leader")
-        leader, task_id = found
+        leader, task_id = known
         if not is_a(one.headers.get("content-type", ""), _UPLOAD_TYPE):
             return leader.post(one)
         message = task_id + one.body

@@ -27,7 +27,7 @@ async def read_shown(transport: Transport, log_url: str, gateway: str, signing_k
         entries = KeySets.decode(answer.body).entries
     except DecodeError as error:
         raise TransportError("the log's key sets are malformed") from error
-    found: dict[int, bytes] = {}
+    key_sets: dict[int, bytes] = {}
     for entry in entries:
         try:
             leaf = SignedLeaf.decode(entry.leaf)
@@ -37,5 +37,5 @@ async def read_shown(transport: Transport, log_url: str, gateway: str, signing_k
             config = leaf.body_as(OhttpConfig)
         except (DecodeError, CryptoError):  # of another gateway of this name, or of a future version
             continue
-        found[config.period] = unb64url(config.active)
-    return found
+        key_sets[config.period] = unb64url(config.active)
+    return key_sets

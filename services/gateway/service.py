@@ -105,8 +105,8 @@ class Gateway:
         """That devices seal for a key which this gateway does not have, in words fit for the public; otherwise the
         empty string."""
         period = self.ring.period
-        found = self.shown.get(period)
-        if found is None or found == self.ring.active.config.encode():
+        shown = self.shown.get(period)
+        if shown is None or shown == self.ring.active.config.encode():
             return ""
         return f"the log shows another key for period {period} than this gateway has; put its key file back"
 
@@ -126,7 +126,7 @@ class Gateway:
         except CryptoError as error:
             raise _wrong_key(error) from error
         (response,) = await self._inside([(opened, len(message))])
-        return self._sealed(opened[1], response)
+        return self._seal(opened[1], response)
 
     async def answer_frame(self, messages: Sequence[bytes]) -> list[MessageAnswer]:
         """One answer per message, as each would get alone: an error in one does not affect the others."""
@@ -134,24 +134,28 @@ class Gateway:
         answers: list[MessageAnswer] = []
         requests: list[tuple[ohttp.Opened, int]] = []
         places: list[int] = []
-        for place, found in enumerate(self._opening.open_all(messages)):
-            if isinstance(found, Exception):
-                abort = _wrong_key(found) if isinstance(found, CryptoError) else _malformed(found)
+        for place, opened_message in enumerate(self._opening.open_all(messages)):
+            if isinstance(opened_message, Exception):
+                abort = (
+                    _wrong_key(opened_message)
+                    if isinstance(opened_message, CryptoError)
+                    else _make_malformed_abort(opened_message)
+                )
                 answers.append(_answer(abort))
-                drop_frames(found)
+                drop_frames(opened_message)
             else:
                 answers.append(_UNANSWERED)
-                requests.append((found, len(messages[place])))
+                requests.append((opened_message, len(messages[place])))
                 places.append(place)
         for place, (opened, _), response in zip(places, requests, await self._inside(requests), strict=True):
             try:
-                answers[place] = MessageAnswer(200, OHTTP_RES, self._sealed(opened[1], response))
+                answers[place] = MessageAnswer(200, OHTTP_RES, self._seal(opened[1], response))
             except Exception as error:
                 answers[place] = _answer(self._internal(error))
                 drop_frames(error)
         return answers
 
-    def _sealed(self, context: ohttp.ServerContext, response: bhttp.Response) -> bytes:
+    def _seal(self, context: ohttp.ServerContext, response: bhttp.Response) -> bytes:
         """The encapsulated ``response``."""
         try:
             sealed = ohttp.padded_response(context, response, self._deps.entropy)
@@ -194,7 +198,9 @@ class Gateway:
         target = self.targets.target_of(request)
         date = request_date(request.fields, self._deps.clock.now(), self.config.date_window)
         self._check_remembered(date)
-        return _Passing(place, size, SeenRequest(enc, date), target, request.method, _passed(request), request.content)
+        return _Passing(
+            place, size, SeenRequest(enc, date), target, request.method, _forwarded_fields(request), request.content
+        )
 
     def _check_remembered(self, date: int) -> None:
         """Refuse a request that may have passed before the replay window was restored from a backup, or while Redis had
@@ -230,7 +236,7 @@ class Gateway:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait(tasks, timeout=STRAGGLING_SECONDS)
             late = _problem(_unreachable(504))
-            found = {
+            answers = {
                 one.place: answer
                 for task, group in zip(tasks, targets.values(), strict=True)
                 for one, answer in zip(group, task.result() if task.done() else [late] * len(group), strict=True)
@@ -238,7 +244,7 @@ class Gateway:
         finally:
             for task in tasks:
                 task.cancel()
-        return [found[one.place] for one in passing]
+        return [answers[one.place] for one in passing]
 
     async def _fetch_from(self, passing: Sequence[_Passing]) -> list[bhttp.Response]:
         """The answers of one target. Each request is sent alone, unless it may share an exchange with others."""
@@ -252,17 +258,17 @@ class Gateway:
         return [by_place[one.place] for one in passing]
 
     async def _fetch(self, one: _Passing) -> bhttp.Response:
-        return (await self._asked(self._exchange(one), 1))[0]
+        return (await self._collect_answers(self._exchange(one), 1))[0]
 
     async def _fetch_group(self, group: Sequence[_Passing]) -> list[bhttp.Response]:
         exchanges = [Exchange(one.target.url, one.headers, one.content) for one in group]
-        return await self._asked(self._group.post_all(exchanges), len(group))
+        return await self._collect_answers(self._group.post_all(exchanges), len(group))
 
     async def _exchange(self, one: _Passing) -> list[HttpResponse]:
         headers = {**one.headers, **one.target.credential.headers()}
         return [await self._deps.transport.request(one.method, one.target.url, headers=headers, body=one.content)]
 
-    async def _asked(
+    async def _collect_answers(
         self, answers: Awaitable[Sequence[HttpResponse | TransportError]], count: int
     ) -> list[bhttp.Response]:
         """The ``count`` answers, or ``count`` times the reason why there are none."""
@@ -272,7 +278,7 @@ class Gateway:
         except TimeoutError:
             failed = _problem(_unreachable(504))
         except TransportError as error:
-            failed = _unanswered(error)
+            failed = _make_unanswered(error)
         except Exception as error:  # errors of an opened request are answered inside
             failed = self._failed(error)
             drop_frames(error)
@@ -282,7 +288,7 @@ class Gateway:
         """A target's answer, or the reason why there is none. A 401 becomes a 502: that the target refuses the
         gateway's credential is nothing that the client could fix."""
         if isinstance(response, TransportError):
-            return _unanswered(response)
+            return _make_unanswered(response)
         if response.status == HTTPStatus.UNAUTHORIZED:
             self.counters.add("target_knows_us_not")
             return _problem(_unreachable(502))
@@ -293,14 +299,14 @@ class Gateway:
         if isinstance(error, Abort):
             abort = error
         else:
-            abort = _malformed(error) if isinstance(error, DecodeError) else self._internal(error)
+            abort = _make_malformed_abort(error) if isinstance(error, DecodeError) else self._internal(error)
         return _problem(abort)
 
     def _internal(self, error: Exception) -> Abort:
         return own_fault("gateway", self._deps, error)
 
 
-def _passed(request: bhttp.Request) -> Mapping[str, str]:
+def _forwarded_fields(request: bhttp.Request) -> Mapping[str, str]:
     """The header fields that are forwarded to a target. Raises ``DecodeError`` for repeated fields and for trailers,
     and ``Abort`` (403) for frames: only gateways make them, as a leader takes their messages for those of many."""
     if request.trailers:
@@ -310,10 +316,10 @@ def _passed(request: bhttp.Request) -> Mapping[str, str]:
 
 @lru_cache(maxsize=_KNOWN_FIELDS)
 def _passed_fields(fields: bhttp.Fields) -> Mapping[str, str]:
-    found = {name: bhttp.field_value(fields, name) for name in REQUEST_FIELDS}
-    if is_a(found["content-type"] or "", UPLOAD_REQ_FRAME):
+    passed = {name: bhttp.field_value(fields, name) for name in REQUEST_FIELDS}
+    if is_a(passed["content-type"] or "", UPLOAD_REQ_FRAME):
         raise refused_target()
-    return MappingProxyType({name: value for name, value in found.items() if value is not None})
+    return MappingProxyType({name: value for name, value in passed.items() if value is not None})
 
 
 def _as_bhttp(response: HttpResponse) -> bhttp.Response:
@@ -339,11 +345,11 @@ def _wrong_key(error: Exception) -> Abort:
     return Abort(KEY_PROBLEM, str(error), status=422, title="The request was made for another key.")
 
 
-def _malformed(error: Exception) -> Abort:
+def _make_malformed_abort(error: Exception) -> Abort:
     return Abort("about:blank", str(error), status=400)
 
 
-def _unanswered(error: TransportError) -> bhttp.Response:
+def _make_unanswered(error: TransportError) -> bhttp.Response:
     drop_frames(error)
     return _problem(_unreachable(504 if isinstance(error.__cause__, TimeoutError) else 502))
 

@@ -63,7 +63,6 @@ class RedisReplayWindow:
         await self._seen.open()
 
     async def close(self) -> None:
-        """Close the connections to Redis."""
         await self._seen.close()
 
     async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:

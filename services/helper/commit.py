@@ -64,7 +64,7 @@ def _rows(task: Task, prepared: PreparedJob, closed: set[int]) -> list[OutcomeRo
     verified = list(map(OutcomeRow, job.rows.report_ids, job.rows.nullifiers, repeat(ACCEPTED), repeat(""), buckets))
     if not closed and not job.rejections:
         return verified
-    found = {
+    rows = {
         one.report_id: OutcomeRow(one.report_id, one.nullifier, int(one.code), one.cause)
         for one in job.rejections
         if one.final and not _has_no_row(one)
@@ -72,8 +72,8 @@ def _rows(task: Task, prepared: PreparedJob, closed: set[int]) -> list[OutcomeRo
     late = int(ReportError.BATCH_COLLECTED)
     for row, time in zip(verified, job.rows.times, strict=True):
         in_time = time not in closed
-        found[row.report_id] = row if in_time else row._replace(code=late, cause="batch-collected", bucket=None)
-    return [found[report_id] for report_id in job.report_ids if report_id in found]
+        rows[row.report_id] = row if in_time else row._replace(code=late, cause="batch-collected", bucket=None)
+    return [rows[report_id] for report_id in job.report_ids if report_id in rows]
 
 
 async def _tallies(party: Party, prepared: PreparedJob, refused: dict[bytes, ReportError]) -> dict[bytes, Tally]:

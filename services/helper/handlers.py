@@ -155,7 +155,6 @@ class Handlers:
         return message("aggregate-share", response)
 
     async def delete_share(self, request: web.Request) -> web.Response:
-        """DELETE on an aggregate share."""
         party = await self._party(request)
         if not await self._helper.drop_share(party, resource_in_url(request)):
             raise _no_share()

@@ -58,12 +58,12 @@ class Helper:
         if known is not None:
             if chosen is not None:
                 # raise `DapAbort` if a job's id is used again with other reports than those that were answered
-                asked = [report.report_id for report in (await self._decoded(task, body)).reports]
+                asked = [report.report_id for report in (await self._decode(task, body)).reports]
                 answered = decode_versioned(AggregationJobResp, known, task.version).verify_resps
                 if asked != [resp.report_id for resp in answered]:
                     raise DapAbort(DapProblem.INVALID_MESSAGE, "the id is that of a job with other reports")
             return job_id, known
-        request = await self._decoded(task, body)
+        request = await self._decode(task, body)
         batch_id = role.check_job(task, request)
         if not role.knows_key(request):
             return job_id, role.refuse_key(task, request)
@@ -77,7 +77,7 @@ class Helper:
         size = reports * task.vdaf.field.ENCODED_SIZE * task.vdaf.flp.OUTPUT_LEN
         return min(size, max(0, self._budget.max_bytes - body))
 
-    async def _decoded(self, task: Task, body: bytes) -> JobSlices:
+    async def _decode(self, task: Task, body: bytes) -> JobSlices:
         try:
             request = await asyncio.to_thread(slice_job, body, task.version)
         except DecodeError as error:

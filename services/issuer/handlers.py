@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 from aiohttp import web
 
-from services.issuer.service import Issuer, refused
+from services.issuer.service import Issuer, make_refusal
 from tacit import media_types
 from tacit.errors import Abort
 from tacit.service.app import read_body
@@ -39,7 +39,7 @@ async def post_token_request(request: web.Request) -> web.Response:
         if (
             abort.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
         ):  # the same answer as for any other wrong length (RFC 9578 section 6.2)
-            raise refused("the body is too long for a token request") from abort
+            raise make_refusal("the body is too long for a token request") from abort
         raise
     response = await request.app[ISSUER].sign(body)
     return web.Response(body=response, headers={"Content-Type": media_types.PRIVATE_TOKEN_RESPONSE})

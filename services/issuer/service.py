@@ -27,7 +27,7 @@ from tacit.answers import may_pass
 from tacit.codec import b64url
 from tacit.errors import REFUSAL_PREFIX, Abort, DecodeError, Fatal
 from tacit.problem import problem_type
-from tacit.retry_after import unanswered
+from tacit.retry_after import make_unanswered
 from tacit.service.app import ServiceEnv, voucher_of
 from tacit.service.base.group_commit import GroupCommitter
 from tacit.service.base.keys import read_signing_key
@@ -70,7 +70,7 @@ def _release_lock() -> None:
     gmpy2.get_context().allow_release_gil = True
 
 
-def refused(detail: str) -> Abort:
+def make_refusal(detail: str) -> Abort:
     """The 422 of RFC 9578 section 6.1 for a request that cannot be signed."""
     return Abort(TOKEN_REQUEST_PROBLEM, detail, status=422, title="The token request cannot be signed.")
 
@@ -136,17 +136,17 @@ class Issuer:
         try:
             request = TokenRequest.decode(body)
         except DecodeError as error:
-            raise refused(str(error)) from error
+            raise make_refusal(str(error)) from error
         live = self._open_key(request.truncated_token_key_id)
         if live is None:
-            raise refused("no key of this id is open for issuance")
+            raise make_refusal("no key of this id is open for issuance")
         loop = asyncio.get_running_loop()
         try:
             response: TokenResponse = await loop.run_in_executor(
                 self._threads, issue, live.key, request, self._deps.entropy
             )
         except DecodeError as error:
-            raise refused(str(error)) from error
+            raise make_refusal(str(error)) from error
         await self._issued.submit((live.epoch, live.slot))
         self._deps.saw("issuer", epoch=live.epoch, slot=live.slot)
         return response.encode()
@@ -221,12 +221,12 @@ class Issuer:
         loop = asyncio.get_running_loop()
         beside = [one for one in self._keys.values() if abs(one.epoch - epoch) <= self._config.lookahead + 1]
         taken = {one.key.token_key.truncated_token_key_id for one in beside}
-        found: dict[int, IssuerKey] = {}
-        while len(found) < count:
+        keys: dict[int, IssuerKey] = {}
+        while len(keys) < count:
             key = await loop.run_in_executor(self._threads, IssuerKey.generate, self._config.key_bits)
             if key.token_key.truncated_token_key_id not in taken:
-                found.setdefault(key.token_key.truncated_token_key_id, key)
-        return list(found.values())
+                keys.setdefault(key.token_key.truncated_token_key_id, key)
+        return list(keys.values())
 
     async def destroy_expired(self) -> int:
         """Delete keys whose epoch ended more than ``grace_seconds`` ago, by the log's clock too; returns how many."""
@@ -275,7 +275,7 @@ class Issuer:
             return 1
         if may_pass(response.status):
             words = f"the log answered {response.status} to a directory"
-            raise unanswered(words, response.headers, self._deps.clock.now())
+            raise make_unanswered(words, response.headers, self._deps.clock.now())
         if response.status not in {200, 201}:
             why = f", {rule} by its clock" if rule else ""
             raise Fatal(f"the log answered {response.status} to the directory leaf of epoch {epoch}{why}")
@@ -300,11 +300,11 @@ class Issuer:
 
     async def issued_by_epoch(self) -> Reading:
         """Metric: signatures by epoch, for the epochs that are open."""
-        found: Counter[tuple[str, ...]] = Counter()
+        counts: Counter[tuple[str, ...]] = Counter()
         for (epoch, _), count in (await self._store.counts()).items():
             if self._open_for_issuance(epoch):
-                found[str(epoch),] += count
-        return found
+                counts[str(epoch),] += count
+        return counts
 
     def trouble(self) -> str:
         """That devices ask for tokens of a key which this issuer does not have, in words fit for the public; otherwise

@@ -106,6 +106,6 @@ class IssuerStore(DatabaseStore):
             totals = await connection.execute(
                 sa.select(ISSUANCE.c.epoch, ISSUANCE.c.slot, ISSUANCE.c.count).where(moved)
             )
-            found = {(epoch, slot): count for epoch, slot, count in totals}
+            sums = {(epoch, slot): count for epoch, slot, count in totals}
             await self._database.spend(connection)
-            return found
+            return sums

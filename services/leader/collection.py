@@ -41,7 +41,7 @@ from tacit.retry_after import retry_after
 from tacit.roles import batches
 from tacit.roles.aggregator import Party
 from tacit.roles.release_noise import noisy_share
-from tacit.service.app import ServiceEnv, refused
+from tacit.service.app import ServiceEnv, abort_of_refusal
 from tacit.service.base.log import get_logger
 from tacit.service.http.live_tokens import ShownToken
 from tacit.task import BatchClose, Task, seal_aggregate_share
@@ -83,7 +83,7 @@ class Collections:
         async with self._store.transaction() as tx:
             await tx.demand_open(party, self._deps.clock.now())
             same = await tx.same_requests(task.task_id, body)
-            known = await self._known(tx, task, body, same, chosen)
+            known = await self._find_repeated(tx, task, body, same, chosen)
             if known is not None:
                 return await self._again(tx, known)
             batches.check_collection(task, request)
@@ -97,7 +97,7 @@ class Collections:
             await tx.add_collection(row)
             return row
 
-    async def _known(
+    async def _find_repeated(
         self, tx: LeaderTx, task: Task, body: bytes, same: list[CollectionRow], chosen: bytes | None
     ) -> CollectionRow | None:
         """The existing job that a repeated request names, or None. Raises ``DapAbort`` if the chosen id belongs to
@@ -193,8 +193,8 @@ class Collections:
     async def _due(self) -> list[tuple[Party, CollectionRow]]:
         """The jobs that could move now. One read for all of them: a job that only waits costs no transaction."""
         async with self._store.read() as tx:
-            found = await tx.unfinished_collections(self._deps.clock.now())
-            served = [(party, one) for one in found if (party := self._parties.find(one.row.task_id)) is not None]
+            rows = await tx.unfinished_collections(self._deps.clock.now())
+            served = [(party, one) for one in rows if (party := self._parties.find(one.row.task_id)) is not None]
             return [(party, one.row) for party, one in served if await self._may_be_due(tx, party, one)]
 
     async def _may_be_due(self, tx: LeaderTx, party: Party, one: Waiting) -> bool:
@@ -239,13 +239,13 @@ class Collections:
             if party.task.batch_mode is BatchMode.LEADER_SELECTED and row.batch_id is None:
                 row = replace(row, batch_id=await self._claim(tx, party))
             try:
-                row = await self._checked(tx, party, row)
+                row = await self._check(tx, party, row)
             except Abort as abort:
-                row = replace(row, state=CollectionState.FAILED, problem=_stored(abort))
+                row = replace(row, state=CollectionState.FAILED, problem=_encode_abort(abort))
             await tx.put_collection(row)
             return row
 
-    async def _checked(self, tx: LeaderTx, party: Party, row: CollectionRow) -> CollectionRow:
+    async def _check(self, tx: LeaderTx, party: Party, row: CollectionRow) -> CollectionRow:
         """Check that the batch may be released, and close it; returns the job's new row. Raises ``Abort``."""
         task = party.task
         time_interval = task.batch_mode is BatchMode.TIME_INTERVAL
@@ -293,7 +293,7 @@ class Collections:
         if not isinstance(error, CryptoError):
             return await self._retry(row)
         detail = "the aggregate share cannot be sealed to the collector's key"
-        return await self._fail(row, refused(Refusal("hpke-key-invalid", detail)))
+        return await self._fail(row, abort_of_refusal(Refusal("hpke-key-invalid", detail)))
 
     async def _retry(self, row: CollectionRow, answer: HttpResponse | None = None) -> int:
         now = self._deps.clock.now()
@@ -309,7 +309,7 @@ class Collections:
             current = await tx.collection(row.job_id)
             if current is None or current.state is not CollectionState.ASKING:
                 return 0
-            await tx.put_collection(replace(current, state=CollectionState.FAILED, problem=_stored(abort)))
+            await tx.put_collection(replace(current, state=CollectionState.FAILED, problem=_encode_abort(abort)))
         return 1
 
     async def _finish(self, party: Party, row: CollectionRow, helper_share: HpkeCiphertext) -> int:
@@ -344,7 +344,7 @@ def _batch(task: Task, row: CollectionRow) -> Batch:
     return batches.batch_of(task, CollectionJobReq.decode(row.request).query, row.batch_id)
 
 
-def _stored(abort: Abort) -> str:
+def _encode_abort(abort: Abort) -> str:
     """The JSON text that ``abort_of`` reads."""
     return json.dumps({"type": abort.type, "title": abort.title, "status": abort.status, "detail": abort.detail})
 

@@ -21,7 +21,7 @@ from tacit.roles.aggregator import Party
 from tacit.roles.leader import SHARE_OVERHEAD, report_bytes, share_size
 from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
-from tacit.service.base.random_order import shuffled
+from tacit.service.base.random_order import shuffle
 from tacit.task import Task
 
 POOL = 1 << 13
@@ -113,7 +113,7 @@ class Coordinator:
             if not sizes or not await tx.is_open(party, self._deps.clock.now()):
                 return []
             # the Helper sees the order of a job's reports, which must not be their order of arrival
-            pool = shuffled(await tx.pending(party.task.task_id, self._deps.clock.now(), POOL), self._deps.entropy)
+            pool = shuffle(await tx.pending(party.task.task_id, self._deps.clock.now(), POOL), self._deps.entropy)
             batch_id = await self._batch(tx, party)
             jobs: list[JobRow] = []
             for size in sizes:

@@ -53,10 +53,10 @@ class ReportsTx(CommonTx):
             Rows((table.c.report_id, table.c.digest), table.c.report_id, {table.c.task_id: task_id})
             for table in (REPORTS, self.common.outcomes)
         )
-        found = await self.dialect.select_among(self.connection, report_ids, *kept)
+        rows = await self.dialect.select_among(self.connection, report_ids, *kept)
         query = sa.select(releases.c.task_id).where(releases.c.task_id == task_id).limit(1)
         released = await self.connection.execute(query)
-        return {report_id: digest for report_id, digest in found}, released.first() is not None  # noqa: C416
+        return {report_id: digest for report_id, digest in rows}, released.first() is not None  # noqa: C416
 
     async def add_reports(self, uploads: Sequence[StoredReport], now: float) -> None:
         """Store new reports, pending since ``now``. Raises ``IntegrityError`` if a partition is missing."""
@@ -131,15 +131,15 @@ class ReportsTx(CommonTx):
         """The reports of ``seqs`` that are stored, in the order of ``seqs``."""
         columns = (REPORTS.c.task_id, REPORTS.c.report_id, REPORTS.c.digest, REPORTS.c.body, REPORTS.c.seq)
         rows = await self.dialect.select_among(self.connection, seqs, Rows(columns, REPORTS.c.seq))
-        found = {report.seq: report for report in starmap(StoredReport, rows)}
-        return [found[seq] for seq in seqs if seq in found]
+        reports = {report.seq: report for report in starmap(StoredReport, rows)}
+        return [reports[seq] for seq in seqs if seq in reports]
 
     async def heads(self, seqs: Sequence[int]) -> list[ReportHead]:
         """As ``stored``, without the reports' bytes, which are not read."""
         columns = (REPORTS.c.seq, REPORTS.c.report_id, REPORTS.c.digest)
         rows = await self.dialect.select_among(self.connection, seqs, Rows(columns, REPORTS.c.seq))
-        found = {head.seq: head for head in starmap(ReportHead, rows)}
-        return [found[seq] for seq in seqs if seq in found]
+        heads_by_seq = {head.seq: head for head in starmap(ReportHead, rows)}
+        return [heads_by_seq[seq] for seq in seqs if seq in heads_by_seq]
 
     async def delete_reports(self, seqs: Sequence[int]) -> None:
         """Delete the bytes of processed reports."""

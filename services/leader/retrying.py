@@ -38,9 +38,9 @@ class LeaderJobs:
                 if row.state is TaskState.ACTIVE and row.task_id is not None
             }
             collections = await tx.unfinished_collections(math.inf)
-        found = [Job(f"{AGGREGATION}.{b64url(task)}", AGGREGATION, recipe, "served", None)
+        jobs = [Job(f"{AGGREGATION}.{b64url(task)}", AGGREGATION, recipe, "served", None)
                  for task, recipe in served.items()]  # fmt: skip
-        return found + [_collection(one.row, served.get(one.row.task_id, "")) for one in collections]
+        return jobs + [_collection(one.row, served.get(one.row.task_id, "")) for one in collections]
 
     async def retry(self, job_id: str) -> bool:
         """Make the unfinished aggregation jobs of a recipe, or one collection job, due at once; jobs that a worker has

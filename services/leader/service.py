@@ -73,7 +73,7 @@ class Leader:
         reports are stored, the errors of those that are not, or an ``Abort`` (503) if too many reports of its task
         wait."""
         now = self._deps.clock.now()
-        checked = [_checked(party, reports, now) for party, reports in requests]
+        checked = [_check_reports(party, reports, now) for party, reports in requests]
         waiting = [uploads for _, uploads in checked if uploads]
         stored = iter(await self._committer.submit_all(waiting))
         return [
@@ -133,8 +133,8 @@ class Leader:
             known: dict[tuple[bytes, bytes], bytes | None] = {}
             closed: dict[bytes, ReportError] = {}
             for task_id, report_ids in by_task.items():
-                found, released = await tx.digests(task_id, report_ids)
-                known.update(((task_id, report_id), digest) for report_id, digest in found.items())
+                known_digests, released = await tx.digests(task_id, report_ids)
+                known.update(((task_id, report_id), digest) for report_id, digest in known_digests.items())
                 why = await self._why_closed(tx, task_id, released=released)
                 if why is not None:
                     closed[task_id] = why
@@ -212,7 +212,7 @@ class Leader:
         self._arrivals.close()
 
 
-def _checked(party: Party, reports: Sequence[UploadSlices], now: float) -> tuple[Verdicts, list[StoredReport]]:
+def _check_reports(party: Party, reports: Sequence[UploadSlices], now: float) -> tuple[Verdicts, list[StoredReport]]:
     """The verdicts that need no store, one per report (None: for the store to decide), and the reports for the
     store."""
     verdicts: Verdicts = []
@@ -232,10 +232,10 @@ def _checked(party: Party, reports: Sequence[UploadSlices], now: float) -> tuple
 def _answer(
     reports: Sequence[UploadSlices], verdicts: Verdicts, stored: Verdicts | Abort
 ) -> UploadErrors | Abort | None:
-    return stored if isinstance(stored, Abort) else _errors(reports, _merged(verdicts, stored))
+    return stored if isinstance(stored, Abort) else _errors(reports, _merge(verdicts, stored))
 
 
-def _merged(verdicts: Verdicts, stored: Verdicts) -> Verdicts:
+def _merge(verdicts: Verdicts, stored: Verdicts) -> Verdicts:
     """``verdicts``, with the store's verdicts in the places that were left open for it."""
     others = iter(stored)
     return [next(others) if verdict is None else verdict for verdict in verdicts]

@@ -95,8 +95,8 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
 
     async def collection(self, job_id: bytes) -> CollectionRow | None:
         """One collection job, or None."""
-        found = await self._collections(COLLECTIONS.c.job_id == job_id)
-        return found[0] if found else None
+        rows = await self._collections(COLLECTIONS.c.job_id == job_id)
+        return rows[0] if rows else None
 
     async def unfinished_collections(self, due: float) -> list[Waiting]:
         """Collection jobs that have something to do by ``due``, each with what it may wait for: one statement, however
@@ -111,8 +111,8 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
     async def ended_collections(self, job_ids: Sequence[bytes]) -> set[bytes]:
         """Those of ``job_ids`` that are under way no more."""
         states = Rows((COLLECTIONS.c.job_id, COLLECTIONS.c.state), COLLECTIONS.c.job_id)
-        found = await self.dialect.select_among(self.connection, job_ids, states)
-        return {*job_ids} - {job_id for job_id, state in found if CollectionState(state) in UNDER_WAY}
+        rows = await self.dialect.select_among(self.connection, job_ids, states)
+        return {*job_ids} - {job_id for job_id, state in rows if CollectionState(state) in UNDER_WAY}
 
     async def retry_collection(self, job_id: bytes) -> None:
         """Make a collection job that is under way due at once."""
@@ -215,8 +215,8 @@ class LeaderStore(SqlStore[LeaderTx]):
             return False
         columns = zip(*((one.task_id, one.report_id, one.digest, one.body) for one in uploads), strict=True)
         task_ids, *others = (list(column) for column in columns)
-        found = await self._database.call(_STORE_NEW, now, sorted(closable), task_ids, *others)
-        return found is not None and bool(found[0][0])
+        stored = await self._database.call(_STORE_NEW, now, sorted(closable), task_ids, *others)
+        return stored is not None and bool(stored[0][0])
 
     async def open(self) -> None:
         """As ``SqlStore.open``; afterwards there is room for uploads."""

@@ -75,10 +75,10 @@ class Uploads:
 
     async def _upload(self, senders: Senders, sender: Sender, task_id: str, body: bytes) -> Answer:
         senders.charge(sender, len(body))
-        (found,) = await self.take([(task_id, _MEDIA_TYPE, body)], sender)
-        if isinstance(found, Exception):
-            raise found
-        return Answer() if found is None else Answer(found, {"Content-Type": _ERRORS})
+        (verdict,) = await self.take([(task_id, _MEDIA_TYPE, body)], sender)
+        if isinstance(verdict, Exception):
+            raise verdict
+        return Answer() if verdict is None else Answer(verdict, {"Content-Type": _ERRORS})
 
     def frame_route(self, prefix: str, senders: Senders) -> FastRoute:
         """The HTTP resource for frames of uploads (``tacit.message_frames``), for the gateways that ``senders``
@@ -100,10 +100,10 @@ class Uploads:
         raises for faults of a client or of the database."""
         began = asyncio.get_running_loop().time()
         verdicts = await self.take(requests)
-        answers = [self._answer(found, task_id) for found, (task_id, _, _) in zip(verdicts, requests, strict=True)]
-        for found in verdicts:
-            if isinstance(found, Exception):
-                drop_frames(found)
+        answers = [self._answer(verdict, task_id) for verdict, (task_id, _, _) in zip(verdicts, requests, strict=True)]
+        for verdict in verdicts:
+            if isinstance(verdict, Exception):
+                drop_frames(verdict)
         for answer in answers:
             self._count(answer.status, began)
         return answers
@@ -129,12 +129,12 @@ class Uploads:
                     taken.append((place, party, reports))
                 except Exception as error:  # as the application's own middleware does: an error becomes an answer
                     verdicts[place] = error
-            found: Sequence[UploadErrors | Exception | None]
+            verdicts_by_task: Sequence[UploadErrors | Exception | None]
             try:
-                found = await self._leader.upload([(party, reports) for _, party, reports in taken])
+                verdicts_by_task = await self._leader.upload([(party, reports) for _, party, reports in taken])
             except Exception as error:
-                found = [error] * len(taken)
-        for (place, party, _), verdict in zip(taken, found, strict=True):
+                verdicts_by_task = [error] * len(taken)
+        for (place, party, _), verdict in zip(taken, verdicts_by_task, strict=True):
             version = party.task.version
             verdicts[place] = encode_upload_errors(verdict, version) if isinstance(verdict, UploadErrors) else verdict
         return verdicts
@@ -143,10 +143,10 @@ class Uploads:
         if found is None:
             return _STORED
         if isinstance(found, Exception):
-            return self._refused(found, task_id)
+            return self._refuse(found, task_id)
         return HttpResponse(200, {"content-type": _ERRORS}, found)
 
-    def _refused(self, error: Exception, task_id: str) -> HttpResponse:
+    def _refuse(self, error: Exception, task_id: str) -> HttpResponse:
         """The problem document of an error."""
         if not isinstance(error, Abort):
             error = own_fault("leader", self._deps, error)

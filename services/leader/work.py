@@ -131,10 +131,10 @@ class JobWork:
     async def _bodies(self, seqs: Sequence[int]) -> list[bytes]:
         """The bytes of these reports, read as in ``_heads``. Raises ``PreparationError`` where one is not stored."""
         async with self._store.transaction(shared=True) as tx:
-            found = [report.body for report in await tx.stored(seqs)]
-        if len(found) != len(seqs):
+            bodies = [report.body for report in await tx.stored(seqs)]
+        if len(bodies) != len(seqs):
             raise PreparationError("reports-missing")
-        return found
+        return bodies
 
     async def _record(
         self,
@@ -147,19 +147,19 @@ class JobWork:
     ) -> tuple[LeaderJob, list[Rejection]]:
         """Record the outcome of each report so far; returns the reports to send, and all rejections. A report without a
         valid token is only counted by cause and gets no row, so that there are as many rows as tokens (P31)."""
-        rows, found = state.rows, list(rejections)
+        rows, rejected = state.rows, list(rejections)
         closed = await tx.closed_times(party.task, job.batch_id, rows.times)
         if closed:
             for report_id, time, nullifier in zip(rows.report_ids, rows.times, rows.nullifiers, strict=True):
                 if time in closed:
-                    found.append(Rejection(report_id, ReportError.BATCH_COLLECTED, "batch-collected", nullifier))
+                    rejected.append(Rejection(report_id, ReportError.BATCH_COLLECTED, "batch-collected", nullifier))
             state = state.keep([at for at, time in enumerate(rows.times) if time not in closed])
             rows = state.rows
         buckets = rows.buckets(party.task, job.batch_id)
         digests = [reports[report_id].digest for report_id in rows.report_ids]
         others = (repeat(ACCEPTED), repeat(""), buckets, repeat(job.job_id), digests)
         outcomes = list(map(OutcomeRow, rows.report_ids, rows.nullifiers, *others))
-        outcomes += _rejected_rows(found, reports)
+        outcomes += _rejected_rows(rejected, reports)
         refused = await tx.record(job.task_id, outcomes)
         if refused:
             known = await tx.known(job.task_id, sorted(refused))
@@ -169,9 +169,9 @@ class JobWork:
                 if row.report_id in refused and row.report_id not in known
             ]
             state = state.keep([at for at, report_id in enumerate(rows.report_ids) if report_id not in refused])
-            found = [one for one in found if one.report_id not in refused] + spent
-        await tx.count_rejections(job.task_id, Counter(one.cause for one in found if one.final))
-        return state, found
+            rejected = [one for one in rejected if one.report_id not in refused] + spent
+        await tx.count_rejections(job.task_id, Counter(one.cause for one in rejected if one.final))
+        return state, rejected
 
     def _later(self, party: Party) -> float:
         """Seconds after which a report from the future is looked at again."""
@@ -206,7 +206,7 @@ class JobWork:
         return LeaderJob.joined(jobs), rejections
 
     async def _send(self, party: Party, job: JobRow) -> int:
-        state, request = await self._sent(party, job)
+        state, request = await self._sent_request(party, job)
         try:
             answer = await self._exchange(party, job, request)
         except TransportError:
@@ -214,10 +214,10 @@ class JobWork:
             return await self._retry(party, job, "", "helper-unreachable")
         if not 200 <= answer.status < 300:
             self._log.warning("job_refused", status=answer.status, attempts=job.attempts + 1)
-            return await self._retry(party, job, "", f"helper-status-{answer.status}", self._asked(answer))
+            return await self._retry(party, job, "", f"helper-status-{answer.status}", self._asked_pause(answer))
         if not answer.body:
             location = _location(party, job, answer)
-            return await self._retry(party, job, location, "helper-not-ready", self._asked(answer))
+            return await self._retry(party, job, location, "helper-not-ready", self._asked_pause(answer))
         try:
             accepted, rejections = await asyncio.to_thread(finish_leader, state, answer.body, party.task.version)
             if any(one.code is ReportError.UNKNOWN_VERIFICATION_KEY_ID for one in rejections):
@@ -249,7 +249,7 @@ class JobWork:
             with contextlib.suppress(TransportError):
                 await self._deps.transport.request("DELETE", url, headers=self._headers())
 
-    async def _sent(self, party: Party, job: JobRow) -> tuple[LeaderJob, bytes]:
+    async def _sent_request(self, party: Party, job: JobRow) -> tuple[LeaderJob, bytes]:
         """Verification states and exact request of a sent job, computed again if this process does not have them.
         Raises ``Fatal`` if other bytes come out, which are not to be sent (P14)."""
         known = self._states.get(job.job_id)
@@ -274,7 +274,7 @@ class JobWork:
         size = sum(len(state.rows.out_shares) + len(request) for state, request in self._states.values())
         return len(self._states) <= KEPT_STATES and size <= KEPT_BYTES
 
-    def _asked(self, answer: HttpResponse) -> float:
+    def _asked_pause(self, answer: HttpResponse) -> float:
         return retry_after(answer.headers, self._deps.clock.now())
 
     async def _retry(self, party: Party, job: JobRow, location: str, cause: str, asked: float = 0.0) -> int:

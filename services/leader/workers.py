@@ -98,9 +98,9 @@ class Workers:
         for party, job in await self._claim(free):
             task = asyncio.create_task(self._run(party, job))
             self._running[task] = (_helper_of(party), job.job_id)
-            task.add_done_callback(self._ended)
+            task.add_done_callback(self._on_end)
 
-    def _ended(self, task: asyncio.Task[int]) -> None:
+    def _on_end(self, task: asyncio.Task[int]) -> None:
         self._running.pop(task, None)
         self._unscrubbed += 1
         self.changed.set()
@@ -111,7 +111,7 @@ class Workers:
         """Take up to ``free`` due jobs; those of one Helper take at most half of all places."""
         now = self._deps.clock.now()
         async with self._store.read() as tx:
-            due = await tx.due_jobs(now, CANDIDATES, self._skipped(now))
+            due = await tx.due_jobs(now, CANDIDATES, self._skipped_tasks(now))
         chosen: dict[bytes, Party] = {}
         places = self._places()
         for job_id, task_id in due:
@@ -133,7 +133,7 @@ class Workers:
         """How many jobs wait for each Helper."""
         return Counter(helper for helper, _ in self._running.values())
 
-    def _skipped(self, now: float) -> list[bytes]:
+    def _skipped_tasks(self, now: float) -> list[bytes]:
         """Tasks whose jobs are skipped: unknown ones, and those whose Helper has all the places that it may have."""
         self._ignored = {task_id: until for task_id, until in self._ignored.items() if until > now}
         places = self._places()

@@ -21,7 +21,7 @@ from tacit.ports import TransportError
 from tacit.retry_after import retry_after
 from tacit.roles.analyzer import AnalyzerParty
 from tacit.roles.batches import RATE_FACTOR
-from tacit.roles.shuffled import shuffled
+from tacit.roles.shuffled import shuffle
 from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
 from tacit.service.http.live_tokens import ShownToken
@@ -81,11 +81,11 @@ class Forwarding:
                 continue
             if not self._deps.vouched.is_past(over):  # the order is fixed once, and later messages are lost
                 continue
-            if await self._fixed(party, onward):
+            if await self._fix_order(party, onward):
                 sent += await self._send(party, onward)
         return sent
 
-    async def _fixed(self, party: AnalyzerParty, onward: Onward) -> bool:
+    async def _fix_order(self, party: AnalyzerParty, onward: Onward) -> bool:
         """Fix the order of the recipe's messages, unless that is done; False if a bundle came in meanwhile, or another
         process has done it."""
         task_id = party.task.task_id
@@ -96,7 +96,7 @@ class Forwarding:
             count = 0 if running is None else running.report_count
             why = self._refusal(party, onward, count)
             bundles = bytearray() if why else await tx.kept_together(task_id)
-        bodies = iter(onward.nothing) if why else await asyncio.to_thread(self._permuted, onward, bundles)
+        bodies = iter(onward.nothing) if why else await asyncio.to_thread(self._permute, onward, bundles)
         outgoing = (Outgoing(at, body) for at, body in enumerate(bodies))
         async with self._store.transaction() as tx:
             if not await tx.is_open(party, self._deps.clock.now()) or await tx.is_closed(task_id):
@@ -121,10 +121,10 @@ class Forwarding:
             return RATE_BOUND
         return TOO_MANY if count * onward.pieces > onward.pieces_like(self._config.most_messages) else ""
 
-    def _permuted(self, onward: Onward, bundles: bytearray) -> Iterator[bytes]:
+    def _permute(self, onward: Onward, bundles: bytearray) -> Iterator[bytes]:
         """The requests that carry the pieces of all ``bundles`` in one random order, which is drawn here."""
         most = onward.pieces_like(self._config.chunk_messages)
-        parts = shuffled(bundles, onward.size, most, self._deps.entropy)
+        parts = shuffle(bundles, onward.size, most, self._deps.entropy)
         return onward.requests(parts, -(-len(bundles) // (onward.size * most)))
 
     async def _send(self, party: AnalyzerParty, onward: Onward) -> int:

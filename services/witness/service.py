@@ -19,7 +19,7 @@ from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.logview.log_source import log_at
 from tacit.logview.whole import read_entries
 from tacit.problem import problem_type
-from tacit.retry_after import unanswered
+from tacit.retry_after import make_unanswered
 from tacit.service.app import ServiceEnv, require_no_doubt
 from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import get_logger
@@ -132,16 +132,16 @@ class Witness:
     def _opened_note(self, data: bytes) -> tuple[LogPolicy, WitnessedLog, Checkpoint]:
         note = Note.decode(data)
         checkpoint = Checkpoint.parse(note.text)
-        found = self._logs.get(checkpoint.origin)
-        if found is None:
+        log = self._logs.get(checkpoint.origin)
+        if log is None:
             self.counts["unknown_log"] += 1
             raise Abort("about:blank", "this witness does not watch the log", status=404, title="Not Found")
         try:
-            found[0].open(data)
+            log[0].open(data)
         except CryptoError as error:
             self.counts["unsigned"] += 1
             raise Abort("about:blank", "the log's key did not sign this", status=403, title="Forbidden") from error
-        return *found, checkpoint
+        return *log, checkpoint
 
     def _check_old(self, request: AddCheckpoint, checkpoint: Checkpoint, known: Witnessed) -> None:
         """The protocol's first check: the request must begin at the tree that was cosigned last and, if the size is the
@@ -188,7 +188,7 @@ class Witness:
         if answer.status != 200 and not (answer.status == 404 and problem_type(answer.body)):
             # a proxy's page says nothing about what the log shows, and this is asked once only
             words = f"the log answered {answer.status} for its checkpoint"
-            raise unanswered(words, answer.headers, self._deps.clock.now())
+            raise make_unanswered(words, answer.headers, self._deps.clock.now())
         if answer.status == 200:
             note = Note.decode(answer.body)
             shown = Checkpoint.parse(note.text)

@@ -55,7 +55,7 @@ class WitnessStore(DatabaseStore):
     async def witnessed(self, origin: str) -> Witnessed:
         """The tree of a log that was cosigned last; the empty tree if there is none."""
         async with self._database.read() as connection:
-            return await _witnessed(connection, origin)
+            return await _read_witnessed(connection, origin)
 
     async def advance(
         self, origin: str, known: Witnessed, new: Witnessed, claims: Mapping[str, int]
@@ -67,7 +67,7 @@ class WitnessStore(DatabaseStore):
         """
         digests = {hashlib.sha256(claim.encode()).digest(): claim for claim in claims}
         async with self._database.transaction() as connection:
-            current = await _witnessed(connection, origin)
+            current = await _read_witnessed(connection, origin)
             if current != known:
                 return Moved(current.size)
             held = await _holders(connection, origin, digests)
@@ -86,7 +86,7 @@ class WitnessStore(DatabaseStore):
         return None
 
 
-async def _witnessed(connection: AsyncConnection, origin: str) -> Witnessed:
+async def _read_witnessed(connection: AsyncConnection, origin: str) -> Witnessed:
     statement = sa.select(LOGS.c.size, LOGS.c.root, LOGS.c.frontier).where(LOGS.c.origin == origin)
     row = (await connection.execute(statement)).first()
     return Witnessed() if row is None else Witnessed(row.size, row.root, row.frontier)
@@ -94,9 +94,9 @@ async def _witnessed(connection: AsyncConnection, origin: str) -> Witnessed:
 
 async def _holders(connection: AsyncConnection, origin: str, digests: Iterable[bytes]) -> dict[bytes, int]:
     """The index of the leaf that already made each claim, by the claim's digest."""
-    wanted, found = sorted(digests), {}
+    wanted, holders = sorted(digests), {}
     for start in range(0, len(wanted), _FETCH):
         inside = CLAIMS.c.digest.in_(wanted[start : start + _FETCH])
         statement = sa.select(CLAIMS.c.digest, CLAIMS.c.position).where(CLAIMS.c.origin == origin, inside)
-        found.update({row.digest: row.position for row in await connection.execute(statement)})
-    return found
+        holders.update({row.digest: row.position for row in await connection.execute(statement)})
+    return holders

@@ -20,7 +20,7 @@ from tacit.accounting.events import (
     RandomisedResponse,
     Relation,
     Sampled,
-    flattened,
+    flatten,
 )
 from tacit.dp import parameters
 from tacit.dp.sampling import amplify
@@ -41,7 +41,7 @@ def epsilon_pld(event: Event, delta: float, relation: Relation) -> float:
     Raises ``ValueError`` naming a bad parameter, or a step that has no distribution under ``relation``.
     """
     parameters.failure_probability(delta)
-    composed = _composed(event, relation)
+    composed = _compose(event, relation)
     return 0.0 if composed is None else float(composed.get_epsilon_for_delta(delta))
 
 
@@ -57,15 +57,15 @@ def epsilon_rdp(event: Event, delta: float, relation: Relation) -> float:
     from dp_accounting.rdp import RdpAccountant
 
     accountant = RdpAccountant()
-    for step, count in flattened(event).items():
+    for step, count in flatten(event).items():
         accountant.compose(dp_event.SelfComposedDpEvent(_library_event(step, relation), count))
     return float(accountant.get_epsilon(delta))
 
 
-def _composed(event: Event, relation: Relation) -> Any:
+def _compose(event: Event, relation: Relation) -> Any:
     require_library()
     total = None
-    for step, count in flattened(event).items():
+    for step, count in flatten(event).items():
         one = _distribution(step, relation)
         repeated = one if count == 1 else one.self_compose(count)
         total = repeated if total is None else total.compose(repeated)

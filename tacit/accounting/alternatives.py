@@ -48,16 +48,16 @@ def central(needs: Requirements) -> Alternative:
     return Alternative(CENTRAL, "Gaussian", 1.0, needs.population, needs.population, noise, trust=ONE_SERVER)
 
 
-def aggregated(needs: Requirements) -> Iterator[Alternative]:
+def ways_to_aggregate(needs: Requirements) -> Iterator[Alternative]:
     """Everyone contributes, with noise shares large enough even if only half of a batch is honest (P17)."""
     batch = int(FILL * needs.population)
     inner = min(needs.epsilon, needs.max_with_relay, _half(needs, 1.0, batch))
     for method in methods_for(needs.shape):
         if method.IS_PROVED and not method.IS_LOCAL:
-            yield from _summed(needs, method, AGGREGATION, 1.0, batch, inner)
+            yield from _ways_to_sum(needs, method, AGGREGATION, 1.0, batch, inner)
 
 
-def sampled(needs: Requirements, method: type[Method]) -> Iterator[Alternative]:
+def ways_to_sample(needs: Requirements, method: type[Method]) -> Iterator[Alternative]:
     """Samplable aggregation at every rate that fills a batch. Noise shares need every device, so they have no sampled
     variant."""
     for rate in RATES:
@@ -68,26 +68,26 @@ def sampled(needs: Requirements, method: type[Method]) -> Iterator[Alternative]:
         if issubclass(method, LocalMethod):
             yield _sampled_locally(needs, method, rate, batch, inner)
         else:
-            yield from _summed(needs, method, SAMPLED, rate, batch, min(inner, _half(needs, rate, batch)))
+            yield from _ways_to_sum(needs, method, SAMPLED, rate, batch, min(inner, _half(needs, rate, batch)))
 
 
-def shuffled(needs: Requirements, method: type[Method] | None) -> Iterator[Alternative]:
+def ways_to_shuffle(needs: Requirements, method: type[Method] | None) -> Iterator[Alternative]:
     """All devices send through a shuffler to one server, without proofs. By ``method``, for counts, at every rate that
     fills a batch: noise of all devices together, so that half of them cost more (P17), and sampling is not counted.
     None: the amplification of local reports, which is compared only. Vectors are not supported."""
     if needs.kind.is_vector:
         return
     if method is None:
-        yield from _amplified(needs)
+        yield from _ways_to_amplify(needs)
         return
     for rate in RATES:
         batch = int(FILL * int(rate * needs.population))
-        found = _counted(needs, method, rate, batch) if batch >= 2 else None
+        found = _way_to_count(needs, method, rate, batch) if batch >= 2 else None
         if found is not None:
             yield found
 
 
-def _amplified(needs: Requirements) -> Iterator[Alternative]:
+def _ways_to_amplify(needs: Requirements) -> Iterator[Alternative]:
     low, high = needs.epsilon, needs.max_epsilon0
     for _ in range(40):
         middle = (low + high) / 2
@@ -97,11 +97,11 @@ def _amplified(needs: Requirements) -> Iterator[Alternative]:
 
 
 def shuffled_methods(needs: Requirements) -> list[type[Method] | None]:
-    """What ``shuffled`` takes for this question: the methods that run, or None where there is none."""
+    """What ``ways_to_shuffle`` takes for this question: the methods that run, or None where there is none."""
     return [method for method in methods_for(needs.shape) if method.IS_SHUFFLED] or [None]
 
 
-def _counted(needs: Requirements, method: type[Method], rate: float, batch: int) -> Alternative | None:
+def _way_to_count(needs: Requirements, method: type[Method], rate: float, batch: int) -> Alternative | None:
     if not issubclass(method, ShuffledCounts):
         return None
     try:
@@ -157,7 +157,7 @@ def _sampled_locally(
     return _run(needs, SAMPLED, made, rate, batch, inner)
 
 
-def _summed(
+def _ways_to_sum(
     needs: Requirements, method: type[Method], model: str, rate: float, batch: int, inner: float
 ) -> Iterator[Alternative]:
     """Alternatives that hide a device in the sum; yields nothing where no noise share of bounded size is enough."""
@@ -168,7 +168,7 @@ def _summed(
     yield _run(needs, model, made, rate, batch, inner)
 
 
-def stated(needs: Requirements, made: Method, design: SampleDesign, batch: int, contributions: int) -> Alternative:
+def stated_way(needs: Requirements, made: Method, design: SampleDesign, batch: int, contributions: int) -> Alternative:
     """The way that a recipe states: ``made`` for ``needs.epsilon`` against an aggregator with the relay, at the rate
     and with the least batch that the analyst chose."""
     model = AGGREGATION if design.rate == 1.0 and not made.IS_LOCAL else SAMPLED

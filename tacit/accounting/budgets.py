@@ -9,7 +9,7 @@ from decimal import Decimal
 from tacit.dp import parameters
 from tacit.dp.heterogeneous import Step
 from tacit.ledger.account import Account, Cost
-from tacit.ledger.budget import spent
+from tacit.ledger.budget import spent_epsilon
 
 PLACES = 4
 """Decimals to which the epsilon of an account is computed."""
@@ -36,7 +36,7 @@ def compose_steps(steps: Sequence[Step], delta: float) -> float:
 
     best = at = max(1, high)
     for _ in range(_ATTEMPTS):
-        taken = spent(costs, Account("", Decimal(at).scaleb(-PLACES), total, 1))
+        taken = spent_epsilon(costs, Account("", Decimal(at).scaleb(-PLACES), total, 1))
         if taken.is_infinite():
             return math.inf
         found = math.ceil(taken.scaleb(PLACES))

@@ -26,7 +26,7 @@ _NEVER = 1e-9
 """The delta for which a method is tuned when only a single report is considered."""
 
 
-def shuffled(bound: Callable[[float, int, float], float]) -> Callable[..., Quantities]:
+def shuffled_entry(bound: Callable[[float, int, float], float]) -> Callable[..., Quantities]:
     """Make the entry for n shuffled reports from one of the clones bounds."""
 
     def compute(e0: float, n: int, delta: float) -> Quantities:
@@ -176,15 +176,17 @@ def hidden_count(
 def shuffled_count(intensity: float, n: int, delta: float) -> Quantities:
     """A count in the shuffled model (zsum) to which ``intensity`` of n devices are expected to add one; more than
     n / 2, where each tosses a fair coin, count as n / 2."""
-    return _shuffled(shuffled_counts.epsilon_zsum, intensity, n, delta)
+    return _compute_shuffled(shuffled_counts.epsilon_zsum, intensity, n, delta)
 
 
 def shuffled_histogram(intensity: float, n: int, delta: float) -> Quantities:
     """A histogram in the shuffled model (hist); ``intensity`` as in ``shuffled_count``, for every category."""
-    return _shuffled(shuffled_counts.epsilon_hist, intensity, n, delta)
+    return _compute_shuffled(shuffled_counts.epsilon_hist, intensity, n, delta)
 
 
-def _shuffled(epsilon_of: Callable[[int, float, float], float], intensity: float, n: int, delta: float) -> Quantities:
+def _compute_shuffled(
+    epsilon_of: Callable[[int, float, float], float], intensity: float, n: int, delta: float
+) -> Quantities:
     noise = min(parameters.finite("intensity", intensity), parameters.reports(n) / 2)
     return {
         "epsilon": epsilon_of(n, noise, delta),

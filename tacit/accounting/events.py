@@ -143,14 +143,14 @@ class Composed:
 Event = Mechanism | Sampled | Repeated | Composed
 
 
-def flattened(event: Event, times: int = 1) -> dict[Mechanism | Sampled, int]:
+def flatten(event: Event, times: int = 1) -> dict[Mechanism | Sampled, int]:
     """How often each basic step occurs in ``event``."""
     if isinstance(event, Repeated):
-        return flattened(event.event, times * event.count)
+        return flatten(event.event, times * event.count)
     steps: dict[Mechanism | Sampled, int] = {}
     if isinstance(event, Composed):
         for part in event.events:
-            for step, count in flattened(part, times).items():
+            for step, count in flatten(part, times).items():
                 steps[step] = steps.get(step, 0) + count
         return steps
     return {event: times}

@@ -188,11 +188,11 @@ MECHANISMS: dict[str, MechanismEntry] = {
         *_further(),
         MechanismEntry(
             "shuffle-fmt22", _VALUE, "n shuffled reports of an e0-LDP randomizer",
-            devices.shuffled(amplification.epsilon_fmt22), ("e0",), ("n", "delta"),
+            devices.shuffled_entry(amplification.epsilon_fmt22), ("e0",), ("n", "delta"),
         ),
         MechanismEntry(
             "shuffle-fmt21", _VALUE, "the same by the bound of 2021, for comparison",
-            devices.shuffled(amplification.epsilon_fmt21), ("e0",), ("n", "delta"),
+            devices.shuffled_entry(amplification.epsilon_fmt21), ("e0",), ("n", "delta"),
         ),
         MechanismEntry(
             "shuffle-sampled", _VALUE, "shuffled reports of a hidden sample",

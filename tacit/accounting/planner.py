@@ -6,7 +6,14 @@ question. The error is the standard deviation of one number of the answer: a cou
 
 from __future__ import annotations
 
-from tacit.accounting.alternatives import aggregated, central, local, sampled, shuffled, shuffled_methods
+from tacit.accounting.alternatives import (
+    central,
+    local,
+    shuffled_methods,
+    ways_to_aggregate,
+    ways_to_sample,
+    ways_to_shuffle,
+)
 from tacit.accounting.requirements import Alternative, Requirements
 from tacit.errors import Refusal
 from tacit.methods.registry import methods_for
@@ -19,8 +26,8 @@ def alternatives(needs: Requirements, stderr: float | None = None) -> list[Alter
     alternative comes first; those that cannot meet the requirements are left out.
     """
     found = [central(needs)]
-    summed = (aggregated(needs), *(sampled(needs, method) for method in methods_for(needs.shape)))
-    for some in (*summed, *(shuffled(needs, method) for method in shuffled_methods(needs))):
+    summed = (ways_to_aggregate(needs), *(ways_to_sample(needs, method) for method in methods_for(needs.shape)))
+    for some in (*summed, *(ways_to_shuffle(needs, method) for method in shuffled_methods(needs))):
         tried = list(some)
         tried = [one for one in tried if one.allowed] or [one for one in tried if one.unguarded] or tried
         enough = [one for one in tried if stderr is not None and one.stderr <= stderr]

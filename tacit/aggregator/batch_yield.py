@@ -57,17 +57,17 @@ class BatchYield:
 def read_batch_yield(body: bytes) -> BatchYield:
     """Parse a server's answer. Raises ``DecodeError``."""
     try:
-        found: Any = json.loads(body)
-        looks = tuple(_read_look(one) for one in found["looks"])
-        size, following = found["min_batch_size"], found["next_at"]
+        members: Any = json.loads(body)
+        looks = tuple(_read_look(one) for one in members["looks"])
+        size, following = members["min_batch_size"], members["next_at"]
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise DecodeError("the server's answer about the batch is malformed") from error
     numbers = [one.number for one in looks]
-    if numbers != sorted(set(numbers)) or not _whole(size, 1, MAX_BATCH) or not isinstance(found.get("task_id"), str):
+    if numbers != sorted(set(numbers)) or not _whole(size, 1, MAX_BATCH) or not isinstance(members.get("task_id"), str):
         raise DecodeError("the server's answer about the batch is malformed")
     if following is not None and not _whole(following, 0, 1 << 53):
         raise DecodeError("the server's answer about the batch is malformed")
-    return BatchYield(found["task_id"], size, looks, following)
+    return BatchYield(members["task_id"], size, looks, following)
 
 
 def look_document(look: Look) -> dict[str, int]:

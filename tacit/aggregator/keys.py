@@ -68,11 +68,11 @@ def write_hpke_key(path: Path, key: HpkeKey) -> None:
 
 def read_hpke_key(path: Path) -> HpkeKey:
     """Inverse of ``write_hpke_key``; raises ``UsageError``."""
-    found = _read(path, ("config", "private_key"))
+    members = _read(path, ("config", "private_key"))
     try:
-        config = HpkeConfig.decode(unb64url(found["config"]))
+        config = HpkeConfig.decode(unb64url(members["config"]))
         checked_public_key(config.public_key)
-        pair = key_pair_from_private(unb64url(found["private_key"], length=PRIVATE_KEY_SIZE))
+        pair = key_pair_from_private(unb64url(members["private_key"], length=PRIVATE_KEY_SIZE))
     except DecodeError as error:
         raise UsageError(f"{path}: {error}") from error
     if pair.public != config.public_key:
@@ -123,16 +123,16 @@ def write_peer_file(path: Path, secrets: PeerSecrets) -> None:
 
 def read_peer_file(path: Path) -> PeerSecrets:
     """Inverse of ``write_peer_file``; raises ``UsageError``."""
-    found = _members(path, ("seed_id", "verify_key_seed", "credentials"))
-    credentials = found["credentials"]
+    members = _members(path, ("seed_id", "verify_key_seed", "credentials"))
+    credentials = members["credentials"]
     listed = credentials if isinstance(credentials, list) else [credentials]
-    _require_texts(path, [found["seed_id"], found["verify_key_seed"], *listed])
+    _require_texts(path, [members["seed_id"], members["verify_key_seed"], *listed])
     token, *further = checked_tokens(path, listed)
     try:
-        seed = unb64url(found["verify_key_seed"], length=VERIFY_KEY_SEED_SIZE, what="verify_key_seed")
+        seed = unb64url(members["verify_key_seed"], length=VERIFY_KEY_SEED_SIZE, what="verify_key_seed")
     except DecodeError as error:
         raise UsageError(f"{path}: {error}") from error
-    return PeerSecrets(found["seed_id"], seed, token, tuple(further))
+    return PeerSecrets(members["seed_id"], seed, token, tuple(further))
 
 
 def read_peer_tokens(path: Path) -> tuple[str, ...]:
@@ -145,19 +145,19 @@ def _write(path: Path, members: dict[str, Any]) -> None:
 
 
 def _read(path: Path, members: Sequence[str]) -> dict[str, str]:
-    found = _members(path, members)
-    _require_texts(path, found.values())
-    return found
+    texts = _members(path, members)
+    _require_texts(path, texts.values())
+    return texts
 
 
 def _members(path: Path, members: Sequence[str]) -> dict[str, Any]:
     try:
-        found: Any = json.loads(read_secret(path))
+        document: Any = json.loads(read_secret(path))
     except (ValueError, RecursionError) as error:
         raise UsageError(f"{path}: not a JSON file") from error
-    if not isinstance(found, dict) or set(found) != set(members):
+    if not isinstance(document, dict) or set(document) != set(members):
         raise UsageError(f"{path}: must have exactly the members {', '.join(members)}")
-    return found
+    return document
 
 
 def _require_texts(path: Path, values: Iterable[Any]) -> None:

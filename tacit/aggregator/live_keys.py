@@ -61,13 +61,13 @@ class LiveHpkeKeys(Sequence[HpkeKey]):
         return iter(self.current())
 
     def _files(self) -> list[Path]:
-        found: list[Path] = []
+        files: list[Path] = []
         for path in self._paths:
             if path.is_dir():
-                found += sorted((one for one in path.iterdir() if not one.name.startswith(".")), reverse=True)
+                files += sorted((one for one in path.iterdir() if not one.name.startswith(".")), reverse=True)
             else:
-                found.append(path)
-        return found
+                files.append(path)
+        return files
 
     def _state(self) -> _State:
         try:
@@ -78,7 +78,7 @@ class LiveHpkeKeys(Sequence[HpkeKey]):
 
 def _state_of(path: Path) -> tuple[str, int, int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return str(path), found.st_ino, found.st_size, found.st_mtime_ns
+    return str(path), status.st_ino, status.st_size, status.st_mtime_ns

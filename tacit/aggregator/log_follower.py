@@ -112,7 +112,7 @@ class LogFollower(Generic[P]):
         """Serve one task. A task whose row cannot be used any more (an older version may have accepted what this one
         refuses) is skipped, and the others are served. Raises ``Fatal`` for a missing key of ours."""
         try:
-            if self._trusted(row):
+            if self._is_trusted(row):
                 self._parties.add(self._seat.party(Recipe.decode(row.recipe), row, self._retention))
         except Fatal:
             raise
@@ -121,7 +121,7 @@ class LogFollower(Generic[P]):
                 self._left.add(row.recipe_hash)
                 self._log.error("task_unusable", recipe=b64url(row.recipe_hash), error=error)
 
-    def _trusted(self, row: TaskRow) -> bool:
+    def _is_trusted(self, row: TaskRow) -> bool:
         """Whether the policy still names both aggregators of a task that was accepted before: the Leader's credential
         is sent to the Helper's address."""
         recipe = Recipe.decode(row.recipe)
@@ -190,7 +190,7 @@ class LogFollower(Generic[P]):
         return len(changed)
 
     def _reviewed_rows(self, live: LiveLog, rows: Mapping[bytes, TaskRow], closed: int) -> list[TaskRow]:
-        found = []
+        reviewed = []
         decided = dict(rows)
         for item in live.recipes:
             row = rows.get(item.recipe.hash)
@@ -199,8 +199,8 @@ class LogFollower(Generic[P]):
                 continue
             row = self._reviewed_row(live, item, row, decided, closed)
             decided[item.recipe.hash] = row
-            found.append(row)
-        return found
+            reviewed.append(row)
+        return reviewed
 
     def _is_ours(self, recipe: Recipe) -> bool:
         own = recipe.parties.server(self._identity.role_name)

@@ -92,7 +92,7 @@ class OutcomesTx:
     async def counted(self, task_id: bytes, bucket: bytes | None = None) -> int:
         """Number of reports in the tallies of one bucket or of the whole task."""
         of_bucket = {} if bucket is None else {"bucket": bucket}
-        query = _counted(self.common.buckets, of_bucket=bool(of_bucket))
+        query = _count_query(self.common.buckets, of_bucket=bool(of_bucket))
         return int((await self.dialect.run(self.connection, query, task=task_id, **of_bucket))[0][0])
 
     async def add_tallies(self, task: Task, tallies: Mapping[bytes, Tally]) -> None:
@@ -182,7 +182,7 @@ class LooksTx(OutcomesTx):
 
 
 @cache
-def _counted(table: Table, *, of_bucket: bool) -> Select[Any]:
+def _count_query(table: Table, *, of_bucket: bool) -> Select[Any]:
     """Number of reports in the buckets of a task, or in one of them."""
     query = select(func.coalesce(func.sum(table.c.count), 0)).where(table.c.task_id == bindparam("task"))
     return query.where(table.c.bucket == bindparam("bucket")) if of_bucket else query

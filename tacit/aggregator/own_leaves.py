@@ -203,7 +203,7 @@ class CensusShares:
 def own_charges(live: LiveLog, rows: Mapping[bytes, TaskRow], now: float) -> tuple[Charge, ...]:
     """What this aggregator has opted in to: nothing else can be released. A void recipe stops counting once both void
     leaves are in the log."""
-    found = []
+    charges = []
     rounds: dict[bytes, list[ChargeState]] = {}
     series: dict[bytes, Series] = {}
     for row in rows.values():
@@ -217,9 +217,9 @@ def own_charges(live: LiveLog, rows: Mapping[bytes, TaskRow], now: float) -> tup
         state = charge_state(roles, opted_in, void, recipe.interval.end, now, refundable=is_refundable(recipe))
         whole = live.round_of(recipe)
         if whole is None:
-            found.append(charge_of(recipe, state))
+            charges.append(charge_of(recipe, state))
         else:
             series[whole.hash] = whole
             rounds.setdefault(whole.hash, []).append(state)
     ended = ((one, live.ended(one.hash)) for one in series.values())
-    return (*found, *series_charges(ended, rounds, now))
+    return (*charges, *series_charges(ended, rounds, now))

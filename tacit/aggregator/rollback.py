@@ -68,13 +68,13 @@ async def shows_rollback(
 
 def _begun_by(entries: Sequence[VerifiedEntry], closed: int) -> set[bytes]:
     """The recipes among the log's entries whose windows had begun when an operator accepted the database."""
-    found = set[bytes]()
+    begun = set[bytes]()
     for leaf in (one.leaf for one in entries if closed and one.leaf.type is LeafType.RECIPE):
         with contextlib.suppress(DecodeError):  # a recipe of a future version: no leaf of ours refers to it
             recipe = Recipe.from_body(leaf.body)
             if had_begun(recipe.interval.start, closed):
-                found.add(recipe.hash)
-    return found
+                begun.add(recipe.hash)
+    return begun
 
 
 def _about(leaf: SignedLeaf) -> bytes:

@@ -34,14 +34,18 @@ def write_state_key(path: Path, key: PrivateKey) -> None:
 def read_state_key(path: Path) -> PrivateKey:
     """Inverse of ``write_state_key``; raises ``UsageError``."""
     try:
-        found = json.loads(read_secret(path))
+        document = json.loads(read_secret(path))
     except ValueError as error:
         raise UsageError(f"{path}: not a JSON file") from error
-    if not isinstance(found, dict) or set(found) != _MEMBERS or not all(isinstance(one, str) for one in found.values()):
+    if (
+        not isinstance(document, dict)
+        or set(document) != _MEMBERS
+        or not all(isinstance(one, str) for one in document.values())
+    ):
         raise UsageError(f"{path}: must have exactly the members {' and '.join(sorted(_MEMBERS))}, both strings")
     try:
-        key = PrivateKey(unb64url(found["private_key"], what="private_key"))
-        public = unb64url(found["state_key"], what="state_key")
+        key = PrivateKey(unb64url(document["private_key"], what="private_key"))
+        public = unb64url(document["state_key"], what="state_key")
     except DecodeError as error:
         raise UsageError(f"{path}: {error}") from error
     if not hmac.compare_digest(key.public, public):

@@ -65,8 +65,8 @@ class CommonTx(OutcomesTx, SqlLeavesTx):
         """The current state in one recipe's row; ``None`` without a row."""
         table = self.common.tasks
         query = select(table.c.state).where(table.c.recipe_hash == recipe_hash)
-        found = (await self.connection.execute(query)).scalar_one_or_none()
-        return None if found is None else TaskState(found)
+        state = (await self.connection.execute(query)).scalar_one_or_none()
+        return None if state is None else TaskState(state)
 
     async def is_open(self, party: Served, now: float) -> bool:
         """Whether a task may do anything at all: its row says that it is served, and its time is not over on our clock
@@ -142,7 +142,7 @@ class CommonTx(OutcomesTx, SqlLeavesTx):
         if isinstance(batch, Interval):
             return any(span.overlaps(batch) for span in await self._closed_spans(task))
         of_batch = {"batch": batch} if task.batch_mode is BatchMode.LEADER_SELECTED else {}
-        query = _released(self.common, of_batch=bool(of_batch))
+        query = _released_query(self.common, of_batch=bool(of_batch))
         return bool(await self.dialect.run(self.connection, query, task=task.task_id, **of_batch))
 
     async def closed_times(self, task: Task, batch_id: bytes | None, times: Collection[int]) -> set[int]:
@@ -156,10 +156,10 @@ class CommonTx(OutcomesTx, SqlLeavesTx):
     async def _closed_spans(self, task: Task) -> list[Interval]:
         """The released intervals of a task whose queries name intervals."""
         table = self.common.releases
-        found = (
+        rows = (
             await self.connection.execute(select(table.c.selector).where(table.c.task_id == task.task_id))
         ).scalars()
-        return [task.interval if selector == UNRELEASED else Interval.decode(selector) for selector in found]
+        return [task.interval if selector == UNRELEASED else Interval.decode(selector) for selector in rows]
 
     async def release(self, task_id: bytes, selector: bytes) -> None:
         """Mark a batch as released; it takes no further reports."""
@@ -219,7 +219,7 @@ def _state(tables: CommonTables) -> Select[Any]:
 
 
 @cache
-def _released(tables: CommonTables, *, of_batch: bool) -> Select[Any]:
+def _released_query(tables: CommonTables, *, of_batch: bool) -> Select[Any]:
     """A row where a batch of a task is closed for good: any, or the one of its id."""
     table = tables.releases
     query = select(table.c.task_id).where(table.c.task_id == bindparam("task")).limit(1)

@@ -123,7 +123,7 @@ class YieldLooks:
             raise Abort(
                 "about:blank", f"the fill level is not available for a batch of more than {MAX_BATCH}", status=404
             )
-        due, looks = await self._recorded(party, now)
+        due, looks = await self._read_recorded(party, now)
         if due and due > max((one.number for one in looks), default=0):
             looks = await self._look(party, due, now)
         return _batch_yield(party, due, looks)
@@ -131,7 +131,7 @@ class YieldLooks:
     async def told(self, party: YieldParty) -> BatchYield:
         """Return how far a task is filled as another server told it, which alone counts the reports (``keep``). Raises
         as ``of``."""
-        due, looks = await self._recorded(party, self._clock.now())
+        due, looks = await self._read_recorded(party, self._clock.now())
         return _batch_yield(party, due, looks)
 
     async def keep(self, party: YieldParty, look: Look) -> None:
@@ -140,7 +140,7 @@ class YieldLooks:
             await tx.demand_open(party, self._clock.now())
             await tx.keep_look(party.task.task_id, look)
 
-    async def _recorded(self, party: YieldParty, now: float) -> tuple[int, list[Look]]:
+    async def _read_recorded(self, party: YieldParty, now: float) -> tuple[int, list[Look]]:
         """The number of looks that are due, and those that are recorded."""
         task = party.task
         async with self._store.read() as tx:

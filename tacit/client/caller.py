@@ -66,7 +66,7 @@ class Caller:
         as ``get``."""
         asked = {name: str(value) for name, value in (query or {}).items() if value is not None}
         url = f"{self.url}{path}" + (f"?{urlencode(asked)}" if asked else "")
-        raw = b"" if body is None else _encoded(body)
+        raw = b"" if body is None else _encode(body)
         answer = await self._answer(method, url, self._headers(method, tag, has_body=body is not None), raw)
         return Answered(_document(answer), answer.headers.get("etag", ""), answer.status)
 
@@ -128,7 +128,7 @@ def part(text: str) -> str:
     return quote(text, safe="-_.~") if text not in {".", ".."} else quote(text).replace(".", "%2E")
 
 
-def _encoded(body: Mapping[str, Any]) -> bytes:
+def _encode(body: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError) as error:

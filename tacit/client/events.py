@@ -20,7 +20,7 @@ from tacit.errors import DecodeError
 from tacit.media_types import EVENT_STREAM, is_a
 from tacit.operations.calls import NoAnswerError
 from tacit.ports import TransportError
-from tacit.retry_after import unanswered
+from tacit.retry_after import make_unanswered
 
 PATH: Final = "/v1/events"
 LISTENING: Final = "listening"
@@ -58,7 +58,7 @@ class EventParser:
         for line in self._lines(chunk):
             if line:
                 self._field(line)
-            elif (event := self._dispatched()) is not None:
+            elif (event := self._dispatch()) is not None:
                 found.append(event)
         return found
 
@@ -97,14 +97,14 @@ class EventParser:
         elif name == "data":
             self._data.append(value)
 
-    def _dispatched(self) -> tuple[str, str] | None:
+    def _dispatch(self) -> tuple[str, str] | None:
         kind, data = self._kind or "message", "\n".join(self._data)
         empty = not self._data
         self._kind, self._data, self._size = "", [], 0
         return None if empty else (kind, data)
 
 
-async def listened(caller: Caller, streams: Streams) -> AsyncIterator[Event]:
+async def listen(caller: Caller, streams: Streams) -> AsyncIterator[Event]:
     """The events from now on, without end. A stream that ends is opened again after a pause. Raises ``ApiError`` and
     ``TransportError`` if none can be opened within the caller's ``patience``."""
     failures, until = 0, caller.clock.now() + caller.patience
@@ -128,7 +128,7 @@ async def _once(caller: Caller, streams: Streams) -> AsyncGenerator[Event, None]
     headers = {**caller.authority, "Accept": EVENT_STREAM}
     async with streams.get(f"{caller.url}{PATH}", headers) as stream:
         if may_pass(stream.status):
-            raise unanswered(f"the service answered {stream.status}", stream.headers, caller.clock.now())
+            raise make_unanswered(f"the service answered {stream.status}", stream.headers, caller.clock.now())
         if stream.status != 200:
             raise error_of(await stream.whole())
         if not is_a(stream.headers.get("content-type", ""), EVENT_STREAM):

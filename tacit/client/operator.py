@@ -15,7 +15,7 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.client.audit import AsyncAudit
 from tacit.client.caller import Caller
 from tacit.client.documents import Fleet, Session, read
-from tacit.client.events import Event, listened
+from tacit.client.events import Event, listen
 from tacit.client.jobs import AsyncJobs
 from tacit.client.log import AsyncLog, AsyncSeries
 from tacit.client.people import AsyncPeople
@@ -112,7 +112,7 @@ class AsyncOperator:
     def events(self) -> AsyncIterator[Event]:
         """Changes from now on, without end: states of questions, and yields of recipes. The first event, also after a
         stream that broke off, is ``listening``: then read the present state of what you follow."""
-        return listened(self._caller, self._streams)
+        return listen(self._caller, self._streams)
 
     async def description(self) -> dict[str, Any]:
         """The service's OpenAPI document."""

@@ -65,11 +65,11 @@ class AsyncRecipes:
         collection: Collection | None = None
         while True:
             if collection is None:
-                collection = await self._asked(recipe)
+                collection = await self._ask(recipe)
             elif collection.state not in {RELEASED, REFUSED}:
                 collection = await self.collection(collection)
             if collection is not None and collection.state == REFUSED:
-                raise _refused(collection)
+                raise _refusal_of(collection)
             if collection is not None and collection.state == RELEASED:
                 found = await self.results(recipe)
                 if released := Results(one for one in found if one.get("batch") == collection.batch):
@@ -80,7 +80,7 @@ class AsyncRecipes:
             await self._caller.clock.sleep(pause)
             looks += 1
 
-    async def _asked(self, recipe: Hashed) -> Collection | None:
+    async def _ask(self, recipe: Hashed) -> Collection | None:
         """Ask for the collection; None while it is refused because something is still missing."""
         try:
             if (await self.get(recipe)).state == PENDING:
@@ -110,7 +110,7 @@ def _state(collection: Collection | None) -> str:
     return f"{collection.state} ({rule}: {collection.detail})" if rule else collection.state
 
 
-def _refused(collection: Collection) -> RuleError:
+def _refusal_of(collection: Collection) -> RuleError:
     """The refusal of the collection's last attempt."""
     rule = collection.rule.rsplit(":", 1)[-1] or "collection"
     return RuleError(f"{REFUSAL_PREFIX}{rule}", collection.detail, status=409, title=f"refused by rule {rule}:")

@@ -115,11 +115,11 @@ def binomial_above(limit: int, n: int, p: float) -> float:
         return 0.0
     odds = p / (1 - p)
     if limit + 1 > n * p:
-        return _summed(math.exp(log_pmf(limit + 1, n, p)), ((n - k) * odds / (k + 1) for k in range(limit + 1, n)))
-    return 1 - _summed(math.exp(log_pmf(limit, n, p)), (k / ((n - k + 1) * odds) for k in range(limit, 0, -1)))
+        return _sum_terms(math.exp(log_pmf(limit + 1, n, p)), ((n - k) * odds / (k + 1) for k in range(limit + 1, n)))
+    return 1 - _sum_terms(math.exp(log_pmf(limit, n, p)), (k / ((n - k + 1) * odds) for k in range(limit, 0, -1)))
 
 
-def _summed(term: float, ratios: Iterable[float]) -> float:
+def _sum_terms(term: float, ratios: Iterable[float]) -> float:
     """The sum of terms that fall geometrically or faster, from the largest one on."""
     total = term
     for ratio in ratios:

@@ -85,8 +85,8 @@ def epsilon_noise(total: int, step: int, delta: float, cells: int = 1) -> float:
     if step > _HOPELESS * math.sqrt(total):
         return math.inf
     cap = 60.0
-    found = smallest_epsilon(lambda epsilon: delta_noise(epsilon, total, step, cells), delta, cap)
-    return math.inf if found >= cap else found
+    epsilon_found = smallest_epsilon(lambda epsilon: delta_noise(epsilon, total, step, cells), delta, cap)
+    return math.inf if epsilon_found >= cap else epsilon_found
 
 
 def noise_share(epsilon: float, delta: float, honest: int, *, step: int = 1, cells: int = 1) -> NoiseShare:

@@ -44,8 +44,8 @@ def delta_binomial_shift(epsilon: float, trials: int, p: float) -> float:
 def epsilon_binomial_shift(trials: int, p: float, delta: float) -> float:
     """The smallest epsilon with ``delta_binomial_shift <= delta``; infinite where none up to 60 will do."""
     parameters.failure_probability(delta)
-    found = smallest_epsilon(lambda epsilon: delta_binomial_shift(epsilon, trials, p), delta, MAX_EPSILON)
-    return math.inf if found >= MAX_EPSILON else found
+    smallest = smallest_epsilon(lambda epsilon: delta_binomial_shift(epsilon, trials, p), delta, MAX_EPSILON)
+    return math.inf if smallest >= MAX_EPSILON else smallest
 
 
 def _stick(edge: int, beyond: float, gained: float, trials: int, p: float) -> float:

@@ -52,11 +52,11 @@ def largest_epsilon0(
     beyond = most + place + width  # rounding down does not lead below ``most`` from here
     if most <= target or (beyond < parameters.MAX_EPSILON0 and holds(beyond)):
         return most
-    found = largest_where_both(seems_to_hold, holds, target, parameters.MAX_EPSILON0, width)
-    if found is None:
+    largest = largest_where_both(seems_to_hold, holds, target, parameters.MAX_EPSILON0, width)
+    if largest is None:
         return min(target, most)
     scale = float(10**places)
-    rounded = math.floor(found * scale) / scale
+    rounded = math.floor(largest * scale) / scale
     while rounded > target and not holds(rounded):
         rounded = math.floor(rounded * scale - 0.5) / scale
     return min(max(rounded, target), most)

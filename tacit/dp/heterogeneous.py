@@ -56,12 +56,12 @@ def epsilon_heterogeneous(steps: Sequence[Step], total_delta: float) -> float:
     counts.pop(0.0, None)
     if not counts:
         return 0.0
-    found = [math.fsum(epsilon * count for epsilon, count in counts.items())]
+    epsilons = [math.fsum(epsilon * count for epsilon, count in counts.items())]
     if slack >= parameters.MIN_DELTA:
-        found.append(_chernoff(counts, slack))
+        epsilons.append(_chernoff(counts, slack))
         if counts.total() <= MAX_FOLD:
-            found.append(epsilon_composed(max(counts), 0.0, counts.total(), slack))
-    return min(found)
+            epsilons.append(epsilon_composed(max(counts), 0.0, counts.total(), slack))
+    return min(epsilons)
 
 
 def _chernoff(counts: Counter[float], slack: float) -> float:

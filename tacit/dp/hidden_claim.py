@@ -130,8 +130,10 @@ def sufficient_intensity(sample: Sample, epsilon: float, delta: float) -> float 
 def largest_intensity(batch: int, delta: float) -> float:
     """Return the most expected dummies such that at most half of a batch are dummies, except with probability delta /
     10 (P20), rounded down by at most 1e-5 of the batch; 0 where there is no such number."""
-    found = largest_where(lambda mean: upper_quantile(mean, delta / SPLIT) <= batch // 2, 1e-3, batch / 2, batch * 1e-5)
-    return found or 0.0
+    largest = largest_where(
+        lambda mean: upper_quantile(mean, delta / SPLIT) <= batch // 2, 1e-3, batch / 2, batch * 1e-5
+    )
+    return largest or 0.0
 
 
 def crowd_epsilon(bound: Bound, reports: Reports, sample: Sample, n: int, delta: float) -> float:

@@ -199,10 +199,10 @@ class Crowd:
         """The epsilon of the theorem above at total failure probability ``delta``; infinite where the count is not
         hidden."""
         if self.rates.least_rate == self.rates.rate:
-            return self._sampled(epsilon_of, delta, self.shift_epsilon)
-        filled = self._sampled(epsilon_of, delta, self._by_coins)
+            return self._combine_steps(epsilon_of, delta, self.shift_epsilon)
+        filled = self._combine_steps(epsilon_of, delta, self._by_coins)
         everywhere = max(filled, self.unfilled_epsilon(epsilon_of, delta))
-        return min(everywhere, self._sampled(epsilon_of, delta, self._by_dummies))
+        return min(everywhere, self._combine_steps(epsilon_of, delta, self._by_dummies))
 
     def unfilled_epsilon(self, epsilon_of: Bound, delta: float) -> float:
         """What the number of messages reveals where no batch fills, at the part of ``delta`` that remains beside a
@@ -227,18 +227,18 @@ class Crowd:
         half, shift = self._half(delta), self._shift_delta(epsilon_of, delta)
         if shift == 0:
             return math.inf
-        found = shift_epsilon(shift)
-        return math.inf if found > MAX_COUNT_EPSILON or half * math.exp(-found) < _least_delta(half) else found
+        shifted = shift_epsilon(shift)
+        return math.inf if shifted > MAX_COUNT_EPSILON or half * math.exp(-shifted) < _least_delta(half) else shifted
 
-    def _sampled(self, epsilon_of: Bound, delta: float, shift_epsilon: Bound) -> float:
+    def _combine_steps(self, epsilon_of: Bound, delta: float, shift_epsilon: Bound) -> float:
         """Combine both steps: d_s and d_d each get half of ``delta / rate``, divided by the factor that step 2 puts
         before them: e^e_d for d_s, and for d_d e^e_s at the smallest d_s that may follow."""
-        found = self._count_epsilon(epsilon_of, delta, shift_epsilon)
-        if math.isinf(found):
+        combined = self._count_epsilon(epsilon_of, delta, shift_epsilon)
+        if math.isinf(combined):
             return math.inf
         half = self._half(delta)
-        single = min(epsilon_of(half * math.exp(-found)), epsilon_of(_least_delta(half)))
-        return math.log1p(self.rates.rate * math.expm1(single + found))
+        single = min(epsilon_of(half * math.exp(-combined)), epsilon_of(_least_delta(half)))
+        return math.log1p(self.rates.rate * math.expm1(single + combined))
 
     def _half(self, delta: float) -> float:
         return 0.5 * min(parameters.failure_probability(delta) / self.rates.rate, MAX_INNER_DELTA)

@@ -29,5 +29,5 @@ def membership_epsilon(audience: int, rates: SendingRates, delta: float) -> floa
     if rates.sends >= 1:
         return math.inf
     both = (rates.sends, rates.least_sends)
-    found = among_others((rates.sends, 0.0), both, audience - 1, delta, MAX_COUNT_EPSILON, splits=SPLITS)
-    return found if found < MAX_COUNT_EPSILON else math.inf
+    smallest = among_others((rates.sends, 0.0), both, audience - 1, delta, MAX_COUNT_EPSILON, splits=SPLITS)
+    return smallest if smallest < MAX_COUNT_EPSILON else math.inf

@@ -80,8 +80,8 @@ def epsilon_shift(intensity: float, delta: float) -> float:
     """The smallest epsilon with ``delta_shift <= delta``; infinite where no epsilon will do."""
     parameters.failure_probability(delta)
     cap = 60.0
-    found = smallest_epsilon(lambda epsilon: delta_shift(epsilon, intensity), delta, cap)
-    return math.inf if found >= cap else found
+    smallest = smallest_epsilon(lambda epsilon: delta_shift(epsilon, intensity), delta, cap)
+    return math.inf if smallest >= cap else smallest
 
 
 @lru_cache(maxsize=64)

@@ -78,7 +78,7 @@ def _with_bits(probabilities: list[float], p: float, count: int) -> list[float]:
     return probabilities
 
 
-def _balanced(half: int, f: float) -> list[float]:
+def _balanced_sum(half: int, f: float) -> list[float]:
     """Bin(half, f) + Bin(half, 1-f), symmetric about ``half``, by its generating function's recurrence.
 
     With u = f(1-f) and s = f^2 + (1-f)^2: ``u (k+1) g[k+1] = s (half-k) g[k] + u (2 half-k+1) g[k-1]``, all
@@ -108,7 +108,7 @@ def _cell_with(f: float, n: int, ones: int) -> Cell:
     if min(ones, others - ones) > max(_NEAR_ENDS) and ones != others // 2:
         return _cell(two_rates(ones, 1 - f, others - ones, f), f)
     if ones == others // 2 and others >= 2:
-        return _cell(_with_bits(_balanced(ones, f), f, others % 2), f)
+        return _cell(_with_bits(_balanced_sum(ones, f), f, others % 2), f)
     if 2 * ones <= others:
         return _cell(_with_bits(binomial_window(others - ones, f, _TAIL)[1], 1 - f, ones), f)
     mirrored = binomial_window(ones, f, _TAIL)[1][::-1]
@@ -185,18 +185,18 @@ def _spans(f: float, n: int) -> Iterator[Delta]:
 
 
 def _largest(epsilon: float, usual: Sequence[Delta], further: Iterable[Delta]) -> float:
-    found = max(delta_of(epsilon) for delta_of in usual)
+    largest = max(delta_of(epsilon) for delta_of in usual)
     more = max((delta_of(epsilon, factor=1.0) for delta_of in further), default=0.0)
-    return found if more <= found else min(1.0, _LATTICE * more)
+    return largest if more <= largest else min(1.0, _LATTICE * more)
 
 
 def _smallest(usual: Iterable[Delta], further: Iterable[Delta], delta: float, cap: float) -> float:
     """Return the smallest epsilon that keeps ``delta`` for the usual compositions and for every further one whose delta
     at that epsilon is larger."""
-    found = smallest_epsilon_of_all(usual, delta, cap)
+    smallest = smallest_epsilon_of_all(usual, delta, cap)
     factor = 1.0 if delta < _LARGE else _LATTICE
-    worse = [delta_of for delta_of in further if found < cap and delta_of(found, factor=factor) > delta]
-    return max(found, smallest_epsilon_of_all(worse, delta, cap))
+    worse = [delta_of for delta_of in further if smallest < cap and delta_of(smallest, factor=factor) > delta]
+    return max(smallest, smallest_epsilon_of_all(worse, delta, cap))
 
 
 def delta_one_cell(epsilon: float, f: float, n: int) -> float:
@@ -209,9 +209,9 @@ def delta_one_cell(epsilon: float, f: float, n: int) -> float:
     _flip(f)
     parameters.reports(n)
     usual = [partial(_one_cell, f=f, n=n, ones=ones) for ones in _ones(n)]
-    found = max(delta_of(epsilon) for delta_of in usual)
-    if _is_smooth(f, n, 1, found):
-        return found
+    largest = max(delta_of(epsilon) for delta_of in usual)
+    if _is_smooth(f, n, 1, largest):
+        return largest
     worst = _largest(epsilon, usual, _further_ones(f, n))
     if n <= _SCANNED or worst <= _COARSE:
         return worst
@@ -227,9 +227,9 @@ def delta_two_cells(epsilon: float, f: float, n: int) -> float:
     _flip(f)
     parameters.reports(n)
     usual = [partial(_two_cells, f=f, n=n, pair=pair) for pair in _pairs(n, others_hold_neither=False)]
-    found = max(delta_of(epsilon) for delta_of in usual)
-    if _is_smooth(f, n, 2, found):
-        return found
+    largest = max(delta_of(epsilon) for delta_of in usual)
+    if _is_smooth(f, n, 2, largest):
+        return largest
     worst = _largest(epsilon, usual, _further_pairs(f, n))
     return min(1.0, _BEYOND * worst) if n > _ENUMERATED and worst > _COARSE else worst
 

@@ -65,7 +65,7 @@ def delta_hist(epsilon: float, n: int, noise: float) -> float:
     ``ValueError`` names a parameter that is out of range.
     """
     parameters.epsilon("epsilon", epsilon)
-    cell = _shifted(n, _rate(n, noise))
+    cell = _shifted_cell(n, _rate(n, noise))
     return min(1.0, two_cell_delta(cell, cell, epsilon) + _lost(epsilon))
 
 
@@ -105,8 +105,8 @@ def _rate(n: int, noise: float) -> float:
 
 def _epsilon(delta_of: DeltaOf, n: int, noise: float, delta: float) -> float:
     parameters.failure_probability(delta)
-    found = smallest_epsilon(lambda epsilon: delta_of(epsilon, n, noise), delta, MAX_EPSILON)
-    return math.inf if found >= MAX_EPSILON else found
+    smallest = smallest_epsilon(lambda epsilon: delta_of(epsilon, n, noise), delta, MAX_EPSILON)
+    return math.inf if smallest >= MAX_EPSILON else smallest
 
 
 def _smallest_lambda(delta_of: DeltaOf, epsilon: float, delta: float, n: int) -> float:
@@ -127,7 +127,7 @@ def _smallest_lambda(delta_of: DeltaOf, epsilon: float, delta: float, n: int) ->
 
 
 @lru_cache(maxsize=16)
-def _shifted(n: int, p: float) -> Cell:
+def _shifted_cell(n: int, p: float) -> Cell:
     """One cell's noise, and the same noise with one more, on one window."""
     _, mass = binomial_window(n, p, _TAIL)
     return paired([*mass, 0.0], [0.0, *mass])

@@ -50,7 +50,7 @@ def smallest_epsilon(delta_of: Callable[[float], float], delta: float, cap: floa
         if value <= delta and _is_close(seen, point):
             break
         seen = [*(seen[-2:] if len(seen) > 1 else _beside(point, shift)), point]
-        guess = guess * (1 + _RELATIVE_WIDTH) if 0 < point[1] <= _CLOSE else _interpolated(seen)
+        guess = guess * (1 + _RELATIVE_WIDTH) if 0 < point[1] <= _CLOSE else _interpolate(seen)
         if high == cap and not guess < cap:
             guess = cap - (cap - point[0]) * math.exp(-point[1])
     return high
@@ -59,11 +59,11 @@ def smallest_epsilon(delta_of: Callable[[float], float], delta: float, cap: floa
 def smallest_epsilon_of_all(deltas_of: Iterable[Callable[[float], float]], delta: float, cap: float) -> float:
     """Return the smallest epsilon at which every function is at most ``delta``: ``smallest_epsilon`` of their maximum,
     but once the worst is found, the others cost one evaluation each."""
-    found = 0.0
+    largest = 0.0
     for delta_of in deltas_of:
-        if found < cap and (found == 0 or delta_of(found) > delta):
-            found = max(found, smallest_epsilon(delta_of, delta, cap))
-    return found
+        if largest < cap and (largest == 0 or delta_of(largest) > delta):
+            largest = max(largest, smallest_epsilon(delta_of, delta, cap))
+    return largest
 
 
 def _gaussian_shift(first: float) -> float:
@@ -104,7 +104,7 @@ def _is_close(seen: list[Point], point: Point) -> bool:
     return -excess <= _CLOSE and fallen > _SIGNIFICANT and -excess * abs(at - one) <= _CLOSE * at * fallen
 
 
-def _interpolated(seen: list[Point]) -> float:
+def _interpolate(seen: list[Point]) -> float:
     """Where ln delta is just below the wanted one, by the curve through up to three points with epsilon as a polynomial
     in ln delta; NaN where two points have the same ln delta."""
     total = 0.0

@@ -27,7 +27,7 @@ def two_rates(high: int, s: float, low: int, s0: float) -> list[float]:
     none, both, mixed = (1 - s) * (1 - s0), s * s0, (1 - s) * s0 + s * (1 - s0)
     level = high * s * (1 - s0) + low * s0 * (1 - s)
     turn = min(max(math.floor(level / mixed), first), last)
-    at = partial(_summed, high=high, s=s, low=low, s0=s0)
+    at = partial(_sum_probability, high=high, s=s, low=low, s0=s0)
     rising = [at(k) for k in range(first, min(first + 2, turn + 1))]
     for k in range(first + 1, turn):
         rising.append(((level - mixed * k) * rising[-1] + both * (n - k + 1) * rising[-2]) / (none * (k + 1)))
@@ -38,7 +38,7 @@ def two_rates(high: int, s: float, low: int, s0: float) -> list[float]:
     return [*rising, *reversed(falling)]
 
 
-def _summed(k: int, high: int, s: float, low: int, s0: float) -> float:
+def _sum_probability(k: int, high: int, s: float, low: int, s0: float) -> float:
     """``Pr[Bin(high, s) + Bin(low, s0) = k]``, from its largest term outwards."""
     odds = s * (1 - s0) / ((1 - s) * s0)
     begin, end = max(0, k - low), min(high, k)

@@ -65,18 +65,18 @@ def _epsilon(
     if rates[0] == rates[1]:
         return smallest_epsilon(partial(at, high=others, low=0), delta, cap)
     ends, spans = _spans(others)
-    found = smallest_epsilon_of_all((partial(at, high=high, low=others - high) for high in ends), delta, cap)
-    while spans and found < cap:
+    smallest = smallest_epsilon_of_all((partial(at, high=high, low=others - high) for high in ends), delta, cap)
+    while spans and smallest < cap:
         first, last = spans.pop()
         bound = partial(at, high=first, low=others - last)
-        if bound(found) <= delta:
+        if bound(smallest) <= delta:
             continue
         if first < last and splits > 0:
             splits, middle = splits - 1, (first + last) // 2
             spans += [(first, middle), (middle + 1, last)]
         else:
-            found = smallest_epsilon(bound, delta, cap)
-    return found
+            smallest = smallest_epsilon(bound, delta, cap)
+    return smallest
 
 
 def _delta(epsilon: float, either: tuple[float, float], rates: tuple[float, float], high: int, low: int) -> float:

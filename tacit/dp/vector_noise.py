@@ -138,8 +138,8 @@ def epsilon_vector_noise(total: int, step: VectorStep, scale: int, delta: float,
     times ``step``; ``lost`` as for ``vector_curve``. Infinite where the noise is too small for the bound.
     ``ValueError`` names a bad parameter."""
     parameters.failure_probability(delta)
-    found = smallest_epsilon(vector_curve(total, step, scale, _TAIL_SHARE * delta, lost), delta, _CAP)
-    return math.inf if found >= _CAP else found
+    smallest = smallest_epsilon(vector_curve(total, step, scale, _TAIL_SHARE * delta, lost), delta, _CAP)
+    return math.inf if smallest >= _CAP else smallest
 
 
 def vector_share(epsilon: float, delta: float, honest: int, step: VectorStep) -> NoiseShare:

@@ -50,7 +50,7 @@ class Architecture(abc.ABC):
 
     def loss(self, parameters: Reals, features: Reals, labels: Labels, weights: Reals | None = None) -> Reals:
         """The mean cross-entropy, one number for each device."""
-        shifted = _shifted(self.logits(parameters, features))
+        shifted = _shift(self.logits(parameters, features))
         chosen = np.take_along_axis(shifted, labels[..., np.newaxis], axis=-1)[..., 0]
         each = np.log(np.exp(shifted).sum(axis=-1)) - chosen
         found: Reals = (each * _shares(labels, weights)).sum(axis=-1)
@@ -62,7 +62,7 @@ class Architecture(abc.ABC):
 
     def _residuals(self, logits: Reals, labels: Labels, weights: Reals | None) -> Reals:
         """The loss's gradient by the logits."""
-        likelihood = np.exp(_shifted(logits))
+        likelihood = np.exp(_shift(logits))
         likelihood /= likelihood.sum(axis=-1, keepdims=True)
         likelihood -= np.arange(self.classes) == labels[..., np.newaxis]
         shares = _shares(labels, weights).astype(logits.dtype)
@@ -85,7 +85,7 @@ class SoftmaxRegression(Architecture):
 
     def gradient(self, parameters: Reals, features: Reals, labels: Labels, weights: Reals | None = None) -> Reals:
         residuals = self._residuals(self.logits(parameters, features), labels, weights)
-        return _joined(_layer_gradient(features, residuals))
+        return _join(_layer_gradient(features, residuals))
 
 
 class TwoLayerNetwork(Architecture):
@@ -119,7 +119,7 @@ class TwoLayerNetwork(Architecture):
         residuals = self._residuals(self._outputs(parameters, hidden), labels, weights)
         outgoing, _ = _layer(parameters, self._second, self.hidden, self.classes)
         below = (residuals @ outgoing.swapaxes(-1, -2)) * (hidden > 0)
-        return _joined(_layer_gradient(features, below) + _layer_gradient(hidden, residuals))
+        return _join(_layer_gradient(features, below) + _layer_gradient(hidden, residuals))
 
     def _hidden(self, parameters: Reals, features: Reals) -> Reals:
         found: Reals = np.maximum(_affine(features, *_layer(parameters, 0, self.inputs, self.hidden)), 0)
@@ -159,7 +159,7 @@ def _layer_gradient(inputs: Reals, outgoing: Reals) -> tuple[Reals, Reals]:
     return inputs.swapaxes(-1, -2) @ outgoing, outgoing.sum(axis=-2)
 
 
-def _joined(parts: tuple[Reals, ...]) -> Reals:
+def _join(parts: tuple[Reals, ...]) -> Reals:
     """Weights and biases in one row for each device."""
     weights, biases = parts[0::2], parts[1::2]
     front = biases[0].shape[:-1]
@@ -168,7 +168,7 @@ def _joined(parts: tuple[Reals, ...]) -> Reals:
     return found
 
 
-def _shifted(logits: Reals) -> Reals:
+def _shift(logits: Reals) -> Reals:
     """Logits whose largest is 0, so that no exponential overflows."""
     found: Reals = logits - logits.max(axis=-1, keepdims=True)
     return found

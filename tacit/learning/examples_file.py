@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.errors import DecodeError
 from tacit.learning.architectures import architecture_of
 from tacit.learning.local import Examples, examples_of
@@ -28,7 +28,7 @@ def examples_in(spec: ArchitectureSpec, data: bytes, name: str) -> Examples:
     for number, row in enumerate(rows, start=1):
         if len(row) != inputs + 1:
             wanted = f"{inputs + 1}: {inputs} features and the class"
-            raise DecodeError(f"{name}: {what} {number} has {counted(len(row), 'number')}, and an example {wanted}")
+            raise DecodeError(f"{name}: {what} {number} has {plural(len(row), 'number')}, and an example {wanted}")
     try:
         return examples_of(spec, [number for row in rows for number in row])
     except DecodeError as error:

@@ -70,7 +70,7 @@ class OwnModel:
 
     def arrays(self, parameters: Reals) -> dict[str, Reals]:
         """``parameters``, as many as the model has, in its arrays."""
-        parts = shaped(parameters, list(self.shapes.values()))
+        parts = split_into_shapes(parameters, list(self.shapes.values()))
         return dict(zip(self.shapes, parts, strict=True))
 
 
@@ -79,7 +79,7 @@ def flat(arrays: Iterable[NDArray[np.floating]]) -> NDArray[np.float64]:
     return np.concatenate([np.asarray(one, dtype=np.float64).ravel() for one in arrays])
 
 
-def shaped(parameters: Reals, shapes: Sequence[tuple[int, ...]]) -> list[Reals]:
+def split_into_shapes(parameters: Reals, shapes: Sequence[tuple[int, ...]]) -> list[Reals]:
     """Arrays of these shapes, copied from one row of their numbers. Raises ``ValueError`` for another number."""
     sizes = [math.prod(shape) for shape in shapes]
     if sum(sizes) != parameters.size:

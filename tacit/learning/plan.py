@@ -143,7 +143,6 @@ class Plan(Part):
 
     @property
     def expected_contributions(self) -> Decimal:
-        """Expected contributions to a round."""
         return self.rate * self.devices
 
     @property

@@ -44,14 +44,14 @@ class Projected:
         """``(rows, length)`` numbers to ``(rows, entries)``."""
         filled = np.zeros((len(rows), self._size))
         filled[:, : self.length] = rows * self._signs
-        found: NDArray[np.float64] = _transformed(filled).take(self._kept, axis=1) / math.sqrt(self.entries)
+        found: NDArray[np.float64] = _transform(filled).take(self._kept, axis=1) / math.sqrt(self.entries)
         return found
 
     def estimate(self, projected: NDArray[np.float64]) -> NDArray[np.float64]:
         """The transpose: ``entries`` projected numbers to an unbiased estimate of the ``length`` before."""
         filled = np.zeros((1, self._size))
         filled[0, self._kept] = projected
-        found: NDArray[np.float64] = _transformed(filled)[0, : self.length] * self._signs / math.sqrt(self.entries)
+        found: NDArray[np.float64] = _transform(filled)[0, : self.length] * self._signs / math.sqrt(self.entries)
         return found
 
 
@@ -71,7 +71,7 @@ def relative_error(training: Training) -> float:
     return math.sqrt(size / training.projection.entries - 1)
 
 
-def _transformed(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def _transform(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """The Walsh-Hadamard transform of each row, without its scaling by the root of the length: only sums, in one order,
     so that every machine has the same bits."""
     count, size = rows.shape

@@ -30,7 +30,6 @@ class Verdict:
 
 
 def costs_of(charges: Iterable[Charge]) -> tuple[Cost, ...]:
-    """The costs of those charges that count."""
     return tuple(charge.cost for charge in charges if charge.counts)
 
 
@@ -40,7 +39,7 @@ def fits(costs: Iterable[Cost], account: Account) -> bool:
     return gate.holds(gate.weigh(costs))
 
 
-def spent(costs: Iterable[Cost], account: Account) -> Decimal:
+def spent_epsilon(costs: Iterable[Cost], account: Account) -> Decimal:
     """What the costs of one period take of the account's epsilon, at its delta; infinite where their own deltas exceed
     what the account has for them."""
     gate = filter_of(account)
@@ -49,7 +48,7 @@ def spent(costs: Iterable[Cost], account: Account) -> Decimal:
 
 def verdict_on(cost: Cost, others: Sequence[Cost], account: Account) -> Verdict:
     """Judge ``cost`` beside the others of one period."""
-    before, total = spent(others, account), spent([*others, cost], account)
+    before, total = spent_epsilon(others, account), spent_epsilon([*others, cost], account)
     return Verdict(fits([*others, cost], account), before, total, tuple(others))
 
 

@@ -182,11 +182,11 @@ def _weight(cost: Cost, order: Decimal) -> Weight:
     if not cost.epsilon.is_finite():
         return Weight(_UNBOUNDED, _units(cost.delta, up=True), _UNBOUNDED)
     epsilon = _units(cost.epsilon, up=True)
-    return Weight(epsilon, _units(cost.delta, up=True), _moment(epsilon, order))
+    return Weight(epsilon, _units(cost.delta, up=True), _round_up_moment(epsilon, order))
 
 
 @lru_cache(maxsize=1 << 16)
-def _moment(epsilon: int, order: Decimal) -> int:
+def _round_up_moment(epsilon: int, order: Decimal) -> int:
     """m(epsilon), rounded up. Above ``MAX_STATED_EPSILON`` its upper bound ``t epsilon``."""
     step = Decimal(epsilon).scaleb(-DIGITS, _EXACT)
     linear = _EXACT.multiply(order, step)

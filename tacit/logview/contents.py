@@ -51,12 +51,12 @@ class LogContents:
             kind = next((kind for kind, end in _ENDS.items() if entry.endswith(end)), None)
             if kind is not None:
                 self._keys[kind].append((self.count, entry))
-            elif (found := self._verified(self.count, SignedLeaf.decode(entry))) is not None:
+            elif (found := self._verify(self.count, SignedLeaf.decode(entry))) is not None:
                 self._joined.add(found)
                 self.version += 1
             self.count += 1
 
-    def _verified(self, index: int, leaf: SignedLeaf) -> VerifiedEntry | None:
+    def _verify(self, index: int, leaf: SignedLeaf) -> VerifiedEntry | None:
         """Verify the leaf's signature and return the leaf; None if its signer is unknown. Raises ``Refusal``."""
         if leaf.type is LeafType.RECIPE:
             with contextlib.suppress(DecodeError):
@@ -79,7 +79,7 @@ class LogContents:
         keys = LiveJoin()
         for kept in self._keys.values():
             for index, entry in kept:
-                if (found := self._verified(index, SignedLeaf.decode(entry))) is not None:
+                if (found := self._verify(index, SignedLeaf.decode(entry))) is not None:
                     keys.add(found)
         directories, configs = tuple(keys.directories.values()), tuple(keys.configs.values())
         return replace(self._joined.live(), directories=directories, ohttp_configs=configs)

@@ -15,14 +15,14 @@ from tacit.errors import DecodeError, Refusal
 from tacit.ledger.account import Charge, ChargeState, charge_state
 from tacit.logview.signers import recipe_in, series_in
 from tacit.logview.view import VerifiedEntry
-from tacit.models.forms import known
+from tacit.models.forms import find_form
 from tacit.recipe.census import Census
 from tacit.recipe.charges import charge_of, is_refundable, series_charges
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import task_id
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Ended, Series
-from tacit.time_format import calendar
+from tacit.time_format import format_time
 from tacit.tlog.fields import Body
 from tacit.tlog.key_sets import OhttpConfig
 from tacit.tlog.leaves import LeafType, SignedLeaf
@@ -49,13 +49,13 @@ class LiveRecipe:
     @property
     def roles(self) -> frozenset[str]:
         """The roles whose void leaves, or census shares, are all required; empty for an unknown model."""
-        form = known(self.recipe.model)
+        form = find_form(self.recipe.model)
         return frozenset() if form is None else frozenset(form.opts_in)
 
     @property
     def opted_in(self) -> bool:
         """Whether all roles that must have opted in; whether their opt-ins agree is the rule ``opt-in-mismatch``."""
-        form = known(self.recipe.model)
+        form = find_form(self.recipe.model)
         return form is not None and self.opt_ins.keys() >= set(form.opting_in(self.recipe.parties))
 
     @property
@@ -113,7 +113,6 @@ class LiveLog:
         return cls.from_entries(VerifiedEntry(index, leaf) for index, leaf in leaves)
 
     def recipe(self, recipe_hash: bytes) -> LiveRecipe | None:
-        """The recipe with this hash, if it is in the log."""
         return next((item for item in self.recipes if item.recipe.hash == recipe_hash), None)
 
     def series_of(self, recipe: Recipe) -> Series | None:
@@ -141,7 +140,6 @@ class LiveLog:
         return series if self._rounds.get((series.hash, recipe.series.index)) == recipe.hash else None
 
     def directory(self, issuer: str, epoch: int) -> IssuerDirectory | None:
-        """The directory of (issuer, epoch), if it is in the log."""
         wanted = (issuer, epoch)
         return next((item for item in self.directories if (item.issuer, item.epoch) == wanted), None)
 
@@ -156,8 +154,8 @@ class LiveLog:
         newest = max(epochs, default=-1)
         if newest < 0 or (newest - 2) * epoch_seconds <= now < (newest + 1) * epoch_seconds:
             return ""
-        begins = calendar(newest * epoch_seconds)
-        says = f"the log's newest token keys are of {begins}, this machine's clock says {calendar(now)}"
+        begins = format_time(newest * epoch_seconds)
+        says = f"the log's newest token keys are of {begins}, this machine's clock says {format_time(now)}"
         return f"{says}; set the clock, or wait a moment if it is right"
 
     def slot_key(self, recipe: Recipe) -> bytes:
@@ -266,7 +264,6 @@ class LiveJoin:
         self.recipes.setdefault(recipe.hash_text, LiveRecipe(index, leaf, recipe))
 
     def recipe(self, recipe_hash: str) -> Recipe | None:
-        """The recipe with this hash, if it was added."""
         found = self.recipes.get(recipe_hash)
         return None if found is None else found.recipe
 

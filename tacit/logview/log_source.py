@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from tacit.errors import DecodeError
 from tacit.ports import Transport, TransportError
-from tacit.retry_after import unanswered
+from tacit.retry_after import make_unanswered
 from tacit.tlog.hashes import Hashes, block_of
 
 PROOFS_KEPT = 8
@@ -25,7 +25,7 @@ def log_at(transport: Transport, url: str) -> Get:
         if answer.status == 404:
             return None
         if answer.status != 200:
-            raise unanswered(f"the log answered with status {answer.status}", answer.headers)
+            raise make_unanswered(f"the log answered with status {answer.status}", answer.headers)
         return answer.body
 
     return get

@@ -14,7 +14,7 @@ from typing import NoReturn, Self
 
 from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Refusal
-from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
+from tacit.tlog.canonical import canonical_bytes, parse_canonical, validate
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy
 from tacit.tlog.entries import BundleEntry
 from tacit.tlog.fields import Body, Count, Hash
@@ -56,7 +56,7 @@ class LogState:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Inverse of ``encode``. Raises DecodeError."""
-        wire = validated(_StateBody, parse_canonical(data, "log state"), "log state")
+        wire = validate(_StateBody, parse_canonical(data, "log state"), "log state")
         return cls(wire.size, unb64url(wire.root), wire.failure, unb64url(wire.evidence))
 
 
@@ -160,7 +160,7 @@ class LogView:
         read: list[tuple[int, SignedLeaf]] = []
         malformed: list[LeftOut] = []
         for entry in bundle.entries:
-            leaf = _included(entry, checkpoint)
+            leaf = _verify_inclusion(entry, checkpoint)
             if isinstance(leaf, LeftOut):
                 malformed.append(leaf)
             elif leaf is not None:
@@ -215,7 +215,7 @@ def check_signatures(indices: Sequence[int], leaves: Sequence[SignedLeaf], keys:
 
 
 @lru_cache(maxsize=LEAVES_KEPT)
-def _included(entry: BundleEntry, checkpoint: Checkpoint) -> SignedLeaf | LeftOut | None:
+def _verify_inclusion(entry: BundleEntry, checkpoint: Checkpoint) -> SignedLeaf | LeftOut | None:
     """The entry's leaf, verified to be in the tree; None where it is of a kind that this reader does not know. Cached:
     which tree is the log's, each reader decides by itself. Raises Refusal, which is not."""
     try:

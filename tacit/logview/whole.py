@@ -19,7 +19,7 @@ from tacit.codec import b64url, unb64url
 from tacit.errors import CryptoError, DecodeError, Refusal
 from tacit.logview.log_source import Get, log_at
 from tacit.ports import Transport, TransportError
-from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
+from tacit.tlog.canonical import canonical_bytes, parse_canonical, validate
 from tacit.tlog.checkpoint import Checkpoint, LogPolicy, NoteKey
 from tacit.tlog.fields import Body, Count, Hash
 from tacit.tlog.leaves import MAX_ENTRY_SIZE
@@ -111,7 +111,7 @@ class WholeState:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Inverse of ``encode``. Raises DecodeError."""
-        wire = validated(_Wire, parse_canonical(data, "monitor state"), "monitor state")
+        wire = validate(_Wire, parse_canonical(data, "monitor state"), "monitor state")
         sightings = tuple((size, at) for size, at in wire.sightings)
         return cls(wire.origin, wire.size, unb64url(wire.root), sightings, unb64url(wire.evidence))
 

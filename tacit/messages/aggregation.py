@@ -14,7 +14,7 @@ from tacit.codec import Reader, Writer
 from tacit.dap_errors import ReportError
 from tacit.errors import DecodeError
 from tacit.messages.basic import BATCH_ID_SIZE, REPORT_ID_SIZE, Extension, HpkeCiphertext
-from tacit.messages.struct import Struct, fixed, joined, member, require_nonempty
+from tacit.messages.struct import Struct, join, member, require_nonempty, require_size
 from tacit.messages.upload import ReportMetadata
 from tacit.version import DAP_18, DapVersion
 
@@ -41,7 +41,9 @@ class AggregationJobExtension(Extension):
     @classmethod
     def leader_selected_batch_id(cls, batch_id: bytes) -> Self:
         """The extension that puts the job's reports into a batch (leader-selected mode)."""
-        return cls(AggregationJobExtensionType.LEADER_SELECTED_BATCH_ID, fixed(batch_id, BATCH_ID_SIZE, "batch id"))
+        return cls(
+            AggregationJobExtensionType.LEADER_SELECTED_BATCH_ID, require_size(batch_id, BATCH_ID_SIZE, "batch id")
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,7 @@ class AggregationJobInitReq(Struct):
 
     def write(self, writer: Writer) -> None:
         writer.uint(self.verification_key_id, 1).opaque(self.agg_param, 4)
-        writer.opaque(joined(self.extensions), 2).raw(joined(self.verify_inits))
+        writer.opaque(join(self.extensions), 2).raw(join(self.verify_inits))
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
@@ -138,7 +140,7 @@ class VerifyResp(Struct):
         return cls(report_id, VerifyRespType.REJECT, report_error=report_error)
 
     def write(self, writer: Writer) -> None:
-        writer.raw(fixed(self.report_id, REPORT_ID_SIZE, "report id")).uint(self.verify_resp_type, 1)
+        writer.raw(require_size(self.report_id, REPORT_ID_SIZE, "report id")).uint(self.verify_resp_type, 1)
         if self.verify_resp_type is VerifyRespType.CONTINUE:
             writer.opaque(require_nonempty(self.payload, "ping-pong message"), 4)
         elif self.verify_resp_type is VerifyRespType.REJECT:
@@ -170,7 +172,7 @@ class AggregationJobResp(Struct):
     verify_resps: tuple[VerifyResp, ...]
 
     def write(self, writer: Writer) -> None:
-        writer.raw(joined(self.verify_resps))
+        writer.raw(join(self.verify_resps))
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
@@ -185,7 +187,7 @@ class VerifyContinue(Struct):
     payload: bytes = field(repr=False)
 
     def write(self, writer: Writer) -> None:
-        writer.raw(fixed(self.report_id, REPORT_ID_SIZE, "report id"))
+        writer.raw(require_size(self.report_id, REPORT_ID_SIZE, "report id"))
         writer.opaque(require_nonempty(self.payload, "ping-pong message"), 4)
 
     @classmethod
@@ -201,7 +203,7 @@ class AggregationJobContinueReq(Struct):
     verify_continues: tuple[VerifyContinue, ...]
 
     def write(self, writer: Writer) -> None:
-        writer.uint(self.step, 2).raw(joined(self.verify_continues))
+        writer.uint(self.step, 2).raw(join(self.verify_continues))
 
     @classmethod
     def read(cls, reader: Reader) -> Self:

@@ -12,7 +12,7 @@ from typing import Self
 
 from tacit.codec import Reader, Writer
 from tacit.errors import DecodeError
-from tacit.messages.struct import Struct, joined, require_nonempty
+from tacit.messages.struct import Struct, join, require_nonempty
 
 TASK_ID_SIZE = 32
 REPORT_ID_SIZE = 16
@@ -123,7 +123,7 @@ class HpkeConfigList(Struct):
     def write(self, writer: Writer) -> None:
         if not self.configs or not _distinct(self.configs):
             raise ValueError("an HPKE configuration list needs distinct ids and at least one entry")
-        writer.opaque(joined(self.configs), 2)
+        writer.opaque(join(self.configs), 2)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:

@@ -16,7 +16,7 @@ from tacit.messages.basic import (
     HpkeCiphertext,
     Interval,
 )
-from tacit.messages.struct import Struct, fixed, joined, member
+from tacit.messages.struct import Struct, join, member, require_size
 
 
 class CollectionJobExtension(Extension):
@@ -49,7 +49,7 @@ class Query(Struct):
         return Interval.decode(self.config)
 
     def write(self, writer: Writer) -> None:
-        writer.uint(self.batch_mode, 1).opaque(fixed(self.config, _QUERY_SIZE[self.batch_mode], "query"), 2)
+        writer.uint(self.batch_mode, 1).opaque(require_size(self.config, _QUERY_SIZE[self.batch_mode], "query"), 2)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
@@ -87,7 +87,7 @@ class BatchSelector(Struct):
 
     def write(self, writer: Writer) -> None:
         size = _SELECTOR_SIZE[self.batch_mode]
-        writer.uint(self.batch_mode, 1).opaque(fixed(self.config, size, "batch selector"), 2)
+        writer.uint(self.batch_mode, 1).opaque(require_size(self.config, size, "batch selector"), 2)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
@@ -104,7 +104,7 @@ class CollectionJobReq(Struct):
 
     def write(self, writer: Writer) -> None:
         self.query.write(writer)
-        writer.opaque(self.agg_param, 4).opaque(joined(self.extensions), 2)
+        writer.opaque(self.agg_param, 4).opaque(join(self.extensions), 2)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
@@ -144,7 +144,7 @@ class AggregateShareReq(Struct):
     def write(self, writer: Writer) -> None:
         self.collection_job_req.write(writer)
         self.batch_selector.write(writer)
-        writer.uint(self.report_count, 8).raw(fixed(self.checksum, CHECKSUM_SIZE, "checksum"))
+        writer.uint(self.report_count, 8).raw(require_size(self.checksum, CHECKSUM_SIZE, "checksum"))
 
     @classmethod
     def read(cls, reader: Reader) -> Self:

@@ -13,7 +13,7 @@ from tacit.codec import Reader, Writer
 from tacit.errors import DecodeError
 from tacit.messages.basic import BatchMode, Extension, Interval
 from tacit.messages.extensions import strictly_increasing
-from tacit.messages.struct import Struct, joined, member, require_nonempty
+from tacit.messages.struct import Struct, join, member, require_nonempty
 from tacit.version import DapVersion
 
 
@@ -64,7 +64,7 @@ class TaskConfiguration(Struct):
         writer.uint(self.time_precision, 8).uint(self.min_batch_size, 8)
         writer.uint(self.batch_mode, 1).opaque(self.batch_config, 2)
         writer.uint(self.vdaf_type, 4).opaque(self.vdaf_configuration, 2)
-        writer.opaque(joined(self.extensions), 2)
+        writer.opaque(join(self.extensions), 2)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:

@@ -11,7 +11,7 @@ from typing import Self
 from tacit.codec import Reader, Writer
 from tacit.errors import DecodeError
 from tacit.messages.basic import REPORT_ID_SIZE, HpkeCiphertext
-from tacit.messages.struct import Struct, fixed
+from tacit.messages.struct import Struct, require_size
 
 MAX_ONE_SERVER_REPORT = 254 << 10
 """Largest encoded report in bytes, which fits the largest class of padded requests (P12); every recipe has one size of
@@ -26,7 +26,7 @@ class OneServerReport(Struct):
     sealed: HpkeCiphertext
 
     def write(self, writer: Writer) -> None:
-        writer.raw(fixed(self.report_id, REPORT_ID_SIZE, "report id"))
+        writer.raw(require_size(self.report_id, REPORT_ID_SIZE, "report id"))
         self.sealed.write(writer)
 
     @classmethod

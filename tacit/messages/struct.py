@@ -46,7 +46,7 @@ class Struct(abc.ABC):
         return value
 
 
-def fixed(data: bytes, size: int, what: str) -> bytes:
+def require_size(data: bytes, size: int, what: str) -> bytes:
     """Return ``data`` if it is ``size`` bytes long, else raise ``ValueError``: the caller made a wrong id itself."""
     if len(data) != size:
         raise ValueError(f"{what} has {len(data)} bytes, not {size}")
@@ -60,7 +60,7 @@ def require_nonempty(data: bytes, what: str) -> bytes:
     return data
 
 
-def joined(structs: Iterable[Struct]) -> bytes:
+def join(structs: Iterable[Struct]) -> bytes:
     """Encodings one after the other: the contents of a vector."""
     writer = Writer()
     for struct in structs:

@@ -9,7 +9,7 @@ from tacit.codec import Reader, Writer
 from tacit.dap_errors import ReportError
 from tacit.messages.basic import REPORT_ID_SIZE, TASK_ID_SIZE, Extension, HpkeCiphertext
 from tacit.messages.configuration import TaskConfiguration
-from tacit.messages.struct import Struct, fixed, joined, require_nonempty
+from tacit.messages.struct import Struct, join, require_nonempty, require_size
 from tacit.version import DAP_18, DapVersion
 
 
@@ -22,8 +22,8 @@ class ReportMetadata(Struct):
     public_extensions: tuple[Extension, ...] = ()
 
     def write(self, writer: Writer) -> None:
-        writer.raw(fixed(self.report_id, REPORT_ID_SIZE, "report id")).uint(self.time, 8)
-        writer.opaque(joined(self.public_extensions), 2)
+        writer.raw(require_size(self.report_id, REPORT_ID_SIZE, "report id")).uint(self.time, 8)
+        writer.opaque(join(self.public_extensions), 2)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
@@ -62,7 +62,7 @@ class UploadRequest(Struct):
     reports: tuple[Report, ...]
 
     def write(self, writer: Writer) -> None:
-        writer.raw(joined(self.reports))
+        writer.raw(join(self.reports))
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
@@ -78,7 +78,7 @@ class ReportUploadStatus(Struct):
     error: ReportError
 
     def write(self, writer: Writer) -> None:
-        writer.raw(fixed(self.report_id, REPORT_ID_SIZE, "report id")).uint(DAP_18.code_of(self.error), 1)
+        writer.raw(require_size(self.report_id, REPORT_ID_SIZE, "report id")).uint(DAP_18.code_of(self.error), 1)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
@@ -97,7 +97,7 @@ class UploadErrors(Struct):
     status: tuple[ReportUploadStatus, ...]
 
     def write(self, writer: Writer) -> None:
-        writer.raw(joined(self.status))
+        writer.raw(join(self.status))
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
@@ -112,7 +112,7 @@ class PlaintextInputShare(Struct):
     payload: bytes = field(repr=False)
 
     def write(self, writer: Writer) -> None:
-        writer.opaque(joined(self.private_extensions), 2).opaque(require_nonempty(self.payload, "input share"), 4)
+        writer.opaque(join(self.private_extensions), 2).opaque(require_nonempty(self.payload, "input share"), 4)
 
     @classmethod
     def read(cls, reader: Reader) -> Self:
@@ -130,7 +130,7 @@ class InputShareAad(Struct):
     public_share: bytes = field(repr=False)
 
     def write(self, writer: Writer) -> None:
-        writer.raw(fixed(self.task_id, TASK_ID_SIZE, "task id"))
+        writer.raw(require_size(self.task_id, TASK_ID_SIZE, "task id"))
         self.task_configuration.write(writer)
         self.report_metadata.write(writer)
         writer.opaque(self.public_share, 4)

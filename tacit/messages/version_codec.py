@@ -24,7 +24,7 @@ from tacit.messages.aggregation import (
     VerifyResp,
 )
 from tacit.messages.basic import BATCH_ID_SIZE, BatchMode
-from tacit.messages.struct import joined, member
+from tacit.messages.struct import join, member
 from tacit.messages.upload import ReportUploadStatus, UploadErrors
 from tacit.version import DapVersion
 
@@ -71,7 +71,7 @@ def encode_init(head: JobHead, verify_inits: bytes, version: DapVersion) -> byte
         mode = BatchMode.TIME_INTERVAL if batch_id is None else BatchMode.LEADER_SELECTED
         writer.uint(mode, 1).opaque(batch_id or b"", 2)
     else:
-        writer.opaque(joined(extensions), 2)
+        writer.opaque(join(extensions), 2)
     return writer.bytes() + vector(verify_inits, version)
 
 

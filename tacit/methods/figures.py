@@ -66,7 +66,7 @@ def interval_of(row: Mapping[str, Any], document: Mapping[str, Any]) -> tuple[fl
     return (max(0.0, low) if "zeros" in document and not row["estimate"] else low), high
 
 
-def places_drawn(document: Mapping[str, Any]) -> Sequence[int]:
+def places_to_draw(document: Mapping[str, Any]) -> Sequence[int]:
     """The places in ``answers`` of those that are shown at once: all in their order, or of more than ``MOST_DRAWN``
     the largest, in falling order."""
     found = answers(document)

@@ -78,7 +78,6 @@ class OneBit(Rr):
 
     @property
     def kind(self) -> Statistic:
-        """The statistic that is estimated."""
         return STATISTICS[self.statistic]
 
     def randomise(self, value: int, entropy: Entropy, /) -> int:

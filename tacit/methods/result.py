@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from tacit.methods.base.candidate_labels import QUOTE, printable, unused
+from tacit.methods.base.candidate_labels import QUOTE, printable, unused_label
 from tacit.methods.base.estimate import Estimate
 
 MOST_ITEMS: Final = 1_000
@@ -61,15 +61,14 @@ class Buckets:
         """The member ``buckets`` of a release, and ``zeros`` where small counts are released as 0. Of more than
         ``MOST_LISTED`` answers, ``buckets`` has those with another estimate, and ``unlisted`` says how many are left
         out, and their error."""
-        listed = self._listed()
+        listed = self._listed_places()
         more: dict[str, Any] = {} if self.zeros is None else {"zeros": asdict(self.zeros)}
         if len(listed) < len(self.labels):
             left_out = len(self.labels) - len(listed)
             more["unlisted"] = {"answers": left_out, "estimate": 0.0, "stderr": self._error_of_zero()}
         return more | {"buckets": [self._row(at) for at in listed]}
 
-    def _listed(self) -> Sequence[int]:
-        """The places of the answers that are listed."""
+    def _listed_places(self) -> Sequence[int]:
         places = range(len(self.labels))
         return places if len(places) <= MOST_LISTED else [at for at in places if self.estimate.values[at]]
 
@@ -158,7 +157,7 @@ def answers(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     found = rows(document)
     if not found or not str(found[0].get("label")).startswith(QUOTE):
         return found
-    return [row for place, row in enumerate(found, start=1) if row["label"] != unused(place)]
+    return [row for place, row in enumerate(found, start=1) if row["label"] != unused_label(place)]
 
 
 def by_label(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

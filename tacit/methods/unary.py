@@ -111,7 +111,7 @@ class UnaryEncoding(LocalMethod):
     def randomise(self, category: int, entropy: Entropy, /) -> list[int] | None:
         """The noisy bits, or None when there are more than ``max_weight`` ones."""
         check_category(category, self.categories)
-        bits = self._randomised(category, entropy)
+        bits = self._randomise(category, entropy)
         return bits if sum(bits) <= self.max_weight else None
 
     def dummy(self, entropy: Entropy, /) -> list[int]:
@@ -123,7 +123,7 @@ class UnaryEncoding(LocalMethod):
         """None as often as for every category: whether anything is sent is drawn as for category 0; then a dummy."""
         return None if self.randomise(0, entropy) is None else self.dummy(entropy)
 
-    def _randomised(self, category: int, entropy: Entropy) -> list[int]:
+    def _randomise(self, category: int, entropy: Entropy) -> list[int]:
         """The one-hot vector of ``category`` with every bit randomised."""
         stream = entropy(BYTES * self.categories)
         bits = []
@@ -135,7 +135,7 @@ class UnaryEncoding(LocalMethod):
     @property
     def reject_probability(self) -> float:
         """Pr[weight > max_weight], summed from the top so that tiny values keep their digits."""
-        return _rejected(self.categories, self.own_bit, self.noise, self.max_weight)
+        return _rejection_probability(self.categories, self.own_bit, self.noise, self.max_weight)
 
     def output_probabilities(self) -> tuple[Fraction, Fraction]:
         """Probability of a one in (the true category's cell, any other), before rejection."""
@@ -162,7 +162,7 @@ def binomial(trials: int, p: float, k: int) -> float:
 
 
 @lru_cache(maxsize=256)
-def _rejected(k: int, own: tuple[float, float], f: float, w: int) -> float:
+def _rejection_probability(k: int, own: tuple[float, float], f: float, w: int) -> float:
     """The probability that an answer's weight exceeds w. Cached, because a claim asks for it dozens of times."""
     own_one = math.fsum(binomial(k - 1, f, j) for j in range(w, k))
     own_zero = math.fsum(binomial(k - 1, f, j) for j in range(w + 1, k))

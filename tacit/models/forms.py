@@ -10,7 +10,7 @@ from tacit.models.form import Adversary, Form
 FORMS: ByName[Form] = ByName(PLACES, lambda form: form())
 
 
-def known(model: str) -> Form | None:
+def find_form(model: str) -> Form | None:
     """The form of ``model``, if this version knows it."""
     return FORMS.get(model)
 

@@ -104,7 +104,6 @@ class Parties(Part):
         return {role: party for role, party in self.by_role().items() if isinstance(party, Server)}
 
     def server(self, role: str) -> Server | None:
-        """The server in this role, where there is one."""
         return self.servers().get(role)
 
     def having(self, member: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.rules import series_table as series_rules
 from tacit.rules import table as rules
-from tacit.rules.budget import overspent
+from tacit.rules.budget import find_overspent
 from tacit.tlog.key_sets import OhttpConfig
 from tacit.tlog.leaves import LeafType, SignedLeaf, UnknownLeafError
 from tacit.tlog.once import claims_in
@@ -138,7 +138,7 @@ class Audit:
     ) -> list[Finding]:
         """Return all findings as of ``now`` (POSIX seconds), in the order of the log. ``released``: hashes of recipes
         that have a published result; None: unknown."""
-        log = self._joined()
+        log = self._join_leaves()
         found = self.leaves
         for item in log.series:
             found += self._series(item)
@@ -151,7 +151,7 @@ class Audit:
         found += self._silent_keys(log, now)
         return _in_order(found)
 
-    def _joined(self) -> LiveLog:
+    def _join_leaves(self) -> LiveLog:
         """All leaves as one log, rebuilt only where there are more than last time."""
         if self._live is None or self._live[0] != self._size:
             self._live = self._size, LiveLog.from_entries(self._entries)
@@ -269,7 +269,7 @@ class Audit:
 
     def _ledger(self, log: LiveLog, now: float) -> list[Finding]:
         """Accounts in which some period costs more than the policy allows."""
-        over = overspent(self._policy, charges_of(log, now), now)
+        over = find_overspent(self._policy, charges_of(log, now), now)
         return [Finding("ledger", what) for words in over.values() for what in words]
 
     def _silent_keys(self, log: LiveLog, now: float) -> list[Finding]:

@@ -51,7 +51,7 @@ class BatchOpener:
         if made is None:
             return [self._open_alone(*message) for message in sealed]
         with made:
-            opened = _decrypted(self._suite, made, sealed)
+            opened = _decrypt(self._suite, made, sealed)
         return [
             self._open_alone(*message) if plaintext is None else plaintext
             for plaintext, message in zip(opened, sealed, strict=True)
@@ -117,7 +117,7 @@ def rows_of(rows: bytearray, size: int) -> list[memoryview]:
     return [view[at : at + size] for at in range(0, len(rows), size)]
 
 
-def _decrypted(suite: Suite, made: DerivedKeys, sealed: Sequence[Sealed]) -> list[bytes | None]:
+def _decrypt(suite: Suite, made: DerivedKeys, sealed: Sequence[Sealed]) -> list[bytes | None]:
     """The plaintexts; None for each message that does not open with its key."""
     cipher, key_size = CIPHERS[suite.aead_id], suite.key_size
     opened: list[bytes | None] = []

@@ -33,11 +33,11 @@ def decapsulate_all(
         opener = BatchOpener(recipient.key_pair, recipient.suite, recipient.info)
         contexts = opener.contexts([enc for _, enc, _ in members])
         for (index, enc, ciphertext), context in zip(members, contexts, strict=True):
-            results[index] = _opened(recipient, context, enc, ciphertext)
+            results[index] = _open(recipient, context, enc, ciphertext)
     return results
 
 
-def _opened(
+def _open(
     recipient: Recipient, context: RecipientContext | CryptoError, enc: bytes, ciphertext: bytes
 ) -> Decapsulated | CryptoError:
     if isinstance(context, CryptoError):

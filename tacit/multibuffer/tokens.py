@@ -33,7 +33,7 @@ def verify_tokens(verifier: TokenVerifier, tokens: Sequence[bytes]) -> list[bool
 
 def verify_signatures(key: TokenKey, signed: Sequence[tuple[bytes, bytes]]) -> list[bool]:
     """Whether each ``(message, signature)`` verifies under ``key``, as ``blind_rsa.verify`` would say."""
-    verdicts = _accepted(key, signed)
+    verdicts = _accept(key, signed)
     TOKENS.items += len(signed)
     TOKENS.fallbacks += verdicts.count(0)
     return [
@@ -42,16 +42,16 @@ def verify_signatures(key: TokenKey, signed: Sequence[tuple[bytes, bytes]]) -> l
     ]
 
 
-def _accepted(key: TokenKey, signed: Sequence[tuple[bytes, bytes]]) -> bytes:
+def _accept(key: TokenKey, signed: Sequence[tuple[bytes, bytes]]) -> bytes:
     """One byte each: 1 if the kernels accept the signature; 0 if they do not, or cannot tell."""
     native = kernels() if len(signed) >= MIN_BATCH else None
-    if native is None or not _known(key) or any(len(signature) != AUTHENTICATOR_SIZE for _, signature in signed):
+    if native is None or not _is_supported(key) or any(len(signature) != AUTHENTICATOR_SIZE for _, signature in signed):
         return bytes(len(signed))
     hashes = b"".join(hashlib.sha384(message).digest() for message, _ in signed)
     return native.rsa_verify(*_modulus(key, native.r_bits), b"".join(signature for _, signature in signed), hashes)
 
 
-def _known(key: TokenKey) -> bool:
+def _is_supported(key: TokenKey) -> bool:
     """Whether the kernels support this key's parameters. All token keys have them."""
     return bool(key.e == PUBLIC_EXPONENT and key.n.bit_length() == TOKEN_KEY_BITS and key.n % 2 == 1)
 

@@ -117,7 +117,6 @@ def burn_downs(log: LiveLog, policy: Policy, now: float) -> list[BurnDown]:
 
 
 def burn_down(charges: Sequence[Charge], account: Account, now: float) -> BurnDown:
-    """The burn-down of one account."""
     own = sorted((one for one in charges if one.account == account.name and one.counts), key=lambda one: one.start)
     pace = _pace(own, account, now)
     found = BurnDown(account, _days(own, account, int(now)), pace, None, None, None)

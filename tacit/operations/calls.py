@@ -36,7 +36,7 @@ async def call(transport: Transport, method: str, url: str, *, body: bytes = b""
     return _json(answer, url)
 
 
-async def listed(transport: Transport, url: str, member: str, *, bearer: str | None = None) -> list[Any]:
+async def list_pages(transport: Transport, url: str, member: str, *, bearer: str | None = None) -> list[Any]:
     """Every item of a list that a service tells page by page. Raises as ``call`` does, and ``DecodeError`` for what is
     no page of it, or pages without end."""
     found: list[Any] = []

@@ -64,7 +64,7 @@ class Checked:
         }
 
 
-def checked(recipe: Recipe, policy: Policy, context: Context) -> Checked:
+def check_recipe(recipe: Recipe, policy: Policy, context: Context) -> Checked:
     """Check ``recipe`` with every rule of the context's stage."""
     found = (RuleVerdict(rule.name, detail) for rule, detail in rules.verdicts(recipe, policy, context))
     return Checked(recipe, context.stage, tuple(found))

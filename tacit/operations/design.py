@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tacit.accounting.alternatives import central, local, shuffled, shuffled_counts, shuffled_methods, stated
+from tacit.accounting.alternatives import central, local, shuffled_counts, shuffled_methods, stated_way, ways_to_shuffle
 from tacit.accounting.planner import proposal
 from tacit.accounting.requirements import MAX_EPSILON0, Alternative, Requirements
 from tacit.dp.parameters import ParameterError
@@ -57,7 +57,7 @@ def requirements_of(
             unit=shape.unit,
             norm=1 if shape.norm is None else shape.norm,
             model=survey.model,
-            **_allowed(survey, policy, unbounded=allow_unbounded_local),
+            **_allowed_members(survey, policy, unbounded=allow_unbounded_local),
         )
     except ParameterError as error:
         raise FieldError(MEMBERS.get(error.name, error.name), error.reason) from error
@@ -65,7 +65,7 @@ def requirements_of(
         raise UsageError(str(error)) from error
 
 
-def _allowed(survey: Survey, policy: Policy | None, *, unbounded: bool) -> dict[str, Any]:
+def _allowed_members(survey: Survey, policy: Policy | None, *, unbounded: bool) -> dict[str, Any]:
     """The members of ``Requirements`` that limit what may be proposed."""
     wished = None if survey.max_epsilon0 is None else float(survey.max_epsilon0)
     if policy is None:
@@ -100,7 +100,7 @@ def ways_of(survey: Survey, policy: Policy) -> Ways:
     the least noise is used; if none reaches it, the most accurate one. Raises ``FieldError`` and ``UsageError``."""
     needs = requirements_of(survey, policy)
     wanted = None if survey.accuracy is None else float(survey.accuracy) * needs.scale
-    found = sorted([central(needs), *_stated(survey, needs), *_of_other_models(needs)], key=lambda one: one.stderr)
+    found = sorted([central(needs), *_stated_ways(survey, needs), *_of_other_models(needs)], key=lambda one: one.stderr)
     asked = [one for one in found if one.method is None or survey.wants(type(one.method))]
     try:
         return Ways(needs, tuple(found), proposal(asked, wanted, survey.model, needs.min_batch_size))
@@ -108,7 +108,7 @@ def ways_of(survey: Survey, policy: Policy) -> Ways:
         return Ways(needs, tuple(found), next((one for one in asked if one.available), None), refusal)
 
 
-def decided(survey: Survey, policy: Policy) -> Survey:
+def decide_way(survey: Survey, policy: Policy) -> Survey:
     """Fill in the way to ask that ``ways_of`` chooses, if the survey leaves it open, so that what was compared is what
     is published. With importance sampling, or if devices watch an event, ways are not compared and the survey stays as
     it is."""
@@ -121,7 +121,7 @@ def decided(survey: Survey, policy: Policy) -> Survey:
     return survey if used is None else survey.having(randomizer=used.randomizer, mechanism=None)
 
 
-def _stated(survey: Survey, needs: Requirements) -> Iterator[Alternative]:
+def _stated_ways(survey: Survey, needs: Requirements) -> Iterator[Alternative]:
     """Each method of the survey's model as the recipe would state it. Methods that cannot reach the target with noise
     of bounded size are left out."""
     if survey.model == Local.name:
@@ -131,23 +131,25 @@ def _stated(survey: Survey, needs: Requirements) -> Iterator[Alternative]:
     batch = survey.min_batch_size or plan.batch_size()
     design = sample_design(Sampling.model_validate(plan.body()))
     for method in survey.methods:
-        made, expected = _made(survey, method, needs, plan, batch), plan.expected_contributions(batch)
+        made, expected = _make_method(survey, method, needs, plan, batch), plan.expected_contributions(batch)
         if isinstance(made, ShuffledCounts):
             yield shuffled_counts(needs, made, design, batch, expected, needs.epsilon)
         elif made is not None:
-            yield stated(needs, made, design, batch, expected)
+            yield stated_way(needs, made, design, batch, expected)
 
 
 def _of_other_models(needs: Requirements) -> Iterator[Alternative]:
     """For comparison: the most accurate way behind a shuffler by each method, and the local ways."""
     if needs.model != Shuffled.name:
         for method in shuffled_methods(needs):
-            yield from sorted(shuffled(needs, method), key=lambda one: one.stderr)[:1]
+            yield from sorted(ways_to_shuffle(needs, method), key=lambda one: one.stderr)[:1]
     if needs.model != Local.name:
         yield from local(needs)
 
 
-def _made(survey: Survey, method: type[Method], needs: Requirements, plan: SamplingPlan, batch: int) -> Method | None:
+def _make_method(
+    survey: Survey, method: type[Method], needs: Requirements, plan: SamplingPlan, batch: int
+) -> Method | None:
     most = survey.max_epsilon0 or MOST_OF_RECIPES
     target = PrivacyTarget(method.NAME, needs.shape, survey.epsilon, survey.delta, most)
     try:

@@ -16,7 +16,7 @@ from tacit.errors import FieldError, UsageError
 from tacit.methods.base.method import Method, plain
 from tacit.models.parties import Parties
 from tacit.models.secure_aggregation.form import SecureAggregation
-from tacit.operations.prefix_rounds import Level, level_of, searched
+from tacit.operations.prefix_rounds import Level, level_of, search_encoder
 from tacit.recipe.candidates import Candidates, extensions, most_candidates
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder_specs import Domain, Prefixes, PrefixSearch
@@ -115,7 +115,7 @@ def rounds_series(survey: Survey, pause: int = 0, policy: Policy | None = None) 
     if survey.min_batch_size is None:
         raise UsageError(f"{survey.given('population'):,} devices are too few for {rounds} rounds")
     series = propose_series(propose(survey.having(**_PLACED, duration=seconds), nobody()), shape)
-    searched(series)
+    search_encoder(series)
     for refusal in [] if policy is None else series_table.check(series, policy, 0.0):
         if refusal.rule in OF_NUMBERS:
             raise refusal
@@ -144,7 +144,7 @@ def plan_of_rounds(series: Series, survey: Survey) -> RoundsPlan:
     """What a person who chooses has to know of the series of ``survey``, a ``rounds_survey``."""
     probe, donation = series.probe, series.donation or Donation(slots=series.rounds, window_seconds=1)
     return RoundsPlan(
-        searched(series).levels,
+        search_encoder(series).levels,
         donation.slots,
         survey.duration,
         donation.pause,
@@ -161,7 +161,7 @@ def plan_of_rounds(series: Series, survey: Survey) -> RoundsPlan:
 
 def expected_levels(series: Series, population: int) -> list[Level]:
     """The rounds as they are expected from so many devices, none of which has a text of the domain."""
-    spec, probe, found = searched(series), series.probe, list[Level]()
+    spec, probe, found = search_encoder(series), series.probe, list[Level]()
     method, design = randomizer_of(probe), design_of(probe)
     for bits, reports in zip(spec.levels, expected_contributions(series, population), strict=True):
         room = most_candidates(spec, bits)

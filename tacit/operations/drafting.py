@@ -23,7 +23,7 @@ from tacit.recipe.writing.builder import PRECISION_SECONDS, propose
 from tacit.recipe.writing.survey import Survey
 from tacit.rules import table as rules
 from tacit.rules.detail import needed_of
-from tacit.time_format import when
+from tacit.time_format import format_utc
 from tacit.tlog.token_directories import IssuerDirectory
 
 QUICK_STEP = 10
@@ -57,7 +57,7 @@ class Drafted:
         }
 
 
-def guarded(survey: Survey, policy: Policy) -> Survey:
+def choose_local_method(survey: Survey, policy: Policy) -> Survey:
     """The survey with a method whose single reports hide the answer, where it leaves the method open, ``policy`` asks
     for a local guarantee, and there is such a method."""
     is_open = survey.randomizer is None and survey.mechanism is None and not survey.form.watched
@@ -67,7 +67,7 @@ def guarded(survey: Survey, policy: Policy) -> Survey:
     return survey if local is None else survey.having(randomizer=local.NAME)
 
 
-def drafted(
+def draft_recipe(
     survey: Survey,
     parties: Parties,
     live: LiveLog,
@@ -80,7 +80,7 @@ def drafted(
     """Make the survey's recipe, placed in the log ``live``, with the refusals of ``policy`` that it will meet when it
     is published. ``epoch_seconds``: the length of the issuer's token epochs; ``pace`` and ``reserved`` as in
     ``placed``. Raises ``FieldError`` and ``UsageError``."""
-    survey = guarded(survey, policy)
+    survey = choose_local_method(survey, policy)
     recipe = propose(placed(survey, live, parties.issuer.name, epoch_seconds, now, pace, reserved), parties)
     context = draft_context(recipe, live, now)
     refusals = rules.check(recipe, policy, context)
@@ -155,8 +155,10 @@ def _other_epoch(survey: Survey, epoch_seconds: int, now: float) -> str:
     minute = math.gcd(PRECISION_SECONDS, epoch_seconds)
     latest = ((int(now // epoch_seconds) + 2) * epoch_seconds - epoch_seconds // 2 - 1) // minute * minute
     return (
-        f"the watched period ends at {when(over)}; with epochs of {epoch_seconds} seconds, of which the log shows the "
-        f"keys of this one and the next, it must end by {when(latest)}: watch for fewer or shorter steps, or use an "
+        f"the watched period ends at {format_utc(over)}; with epochs of {epoch_seconds} seconds, of which the "
+        "log shows the "
+        f"keys of this one and the next, it must end by {format_utc(latest)}: watch for fewer or shorter steps, "
+        "or use an "
         "issuer with longer epochs (tacit up --epoch-seconds, with a new --state-dir)"
     )
 
@@ -196,7 +198,7 @@ def is_tied(recipe: Recipe) -> bool:
     return recipe.series is not None or isinstance(recipe.question.encoder, Occurrences)
 
 
-def moved(recipe: Recipe, live: LiveLog, epoch_seconds: int, now: float, pace: Pace, reserved: Reserved = ()) -> Recipe:
+def move(recipe: Recipe, live: LiveLog, epoch_seconds: int, now: float, pace: Pace, reserved: Reserved = ()) -> Recipe:
     """Move ``recipe`` to the epoch in which it would be placed ``now``, from that epoch's beginning, with a free slot.
     Nothing else changes. Raises ``UsageError`` as ``placed``."""
     issuer = recipe.token.issuer

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tacit.errors import DecodeError
-from tacit.operations.calls import listed
+from tacit.operations.calls import list_pages
 from tacit.ports import Transport
 
 Place = tuple[int, int]
@@ -77,7 +77,7 @@ class Accepted:
 async def read_counts(transport: Transport, service: str, url: str, bearer: str) -> Counts:
     """Read the counts of the attester or the issuer at ``url`` with its operator's token ``bearer``. Raises
     ``TacitError`` and ``TransportError``."""
-    slots = await listed(transport, url + _PATH, "slots", bearer=bearer)
+    slots = await list_pages(transport, url + _PATH, "slots", bearer=bearer)
     try:
         return {(row["epoch"], row["slot"]): {k: int(v) for k, v in row.items() if k not in _PLACE} for row in slots}
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -120,7 +120,7 @@ def outlook(recipe: Recipe) -> Outlook:
     """Compute the outlook of ``recipe``. Raises ``Refusal`` if it cannot be computed."""
     watched = watched_outlook(recipe)
     shares = _shares(recipe) if watched is None else None
-    ranked = _ranked(recipe)
+    ranked = _ranked_outlook(recipe)
     hidden = hidden_words(recipe) if watched is None and ranked is None else None
     return Outlook(shares, _hiding(recipe), rounding_of(recipe), watched, ranked, hidden)
 
@@ -158,7 +158,7 @@ def hidden_words(recipe: Recipe) -> str | None:
     )
 
 
-def _ranked(recipe: Recipe) -> RankedOutlook | None:
+def _ranked_outlook(recipe: Recipe) -> RankedOutlook | None:
     engine = engine_of(randomizer_of(recipe))
     if engine is None:
         return None

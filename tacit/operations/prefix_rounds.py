@@ -36,7 +36,7 @@ from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Ended, Series
 from tacit.succinct.tree import CONFIDENCE, FALSE_POSITIVE_RATE, at_most, least_share
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Progress:
     ranked: Ranked | None = None
 
 
-def searched(series: Series) -> Prefixes:
+def search_encoder(series: Series) -> Prefixes:
     """The encoder of a series that searches for prefixes. Raises ``UsageError`` for any other series."""
     spec = series.probe.question.encoder
     if not isinstance(spec, Prefixes):
@@ -126,7 +126,7 @@ def rounds_of(log: LiveLog, name: str) -> tuple[Series, list[Recipe]]:
 def progress(series: Series, rounds: Sequence[Asked], false_positives: float = FALSE_POSITIVE_RATE) -> Progress:
     """Where the search of ``series`` is after its published ``rounds``, those from 0 on. Raises ``UsageError`` for a
     series that searches for nothing, and for releases that are not those of their rounds."""
-    spec = searched(series)
+    spec = search_encoder(series)
     levels = tuple(_level(recipe, found, false_positives) for recipe, found in rounds if found)
     kept = tuple(_kept_labels(spec, level) for level in levels)
     if len(levels) < len(rounds):
@@ -149,7 +149,8 @@ def next_round(series: Series, found: Progress, now: float, ended: Ended | None 
     until = asked_until(recipe.interval)
     if now >= until:
         raise UsageError(
-            f"round {index} of {series.name} was to be published before {when(until)}, until when devices decide; "
+            f"round {index} of {series.name} was to be published before {format_utc(until)}, until when devices "
+            "decide; "
             "begin a new series, with a longer window or pause"
         )
     return recipe
@@ -246,7 +247,7 @@ def others_below(spec: Prefixes, levels: Sequence[Level], listed: set[int], conf
     every = extensions(spec, 0, 0, spec.levels[0], spec.candidates)
     if every is None or set(every) - set(levels[0].candidates.prefixes):
         return 1.0
-    carried = [_carried(spec, one, after) for one, after in itertools.pairwise(levels)]
+    carried = [_carried_prefixes(spec, one, after) for one, after in itertools.pairwise(levels)]
     cuts = [level.cut(kept) for level, kept in zip(levels, [*carried, listed], strict=True)]
 
     def missed(share: float) -> float:
@@ -259,7 +260,7 @@ def others_below(spec: Prefixes, levels: Sequence[Level], listed: set[int], conf
     return least_share(missed, confidence)
 
 
-def _carried(spec: Prefixes, level: Level, after: Level) -> set[int]:
+def _carried_prefixes(spec: Prefixes, level: Level, after: Level) -> set[int]:
     """The prefixes of a round all of whose extensions the next one asks of."""
     asked, found, longer = set(after.candidates.prefixes), level.candidates, after.candidates.bits
     more = ((one, extensions(spec, one, found.bits, longer, len(asked))) for one in found.prefixes)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from tacit.answers import may_pass
 from tacit.errors import REFUSAL_PREFIX, Abort, DecodeError, Refusal
-from tacit.operations.calls import call, listed
+from tacit.operations.calls import call, list_pages
 from tacit.ports import Clock, Transport
 
 M = TypeVar("M")
@@ -52,9 +52,9 @@ async def collected(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Request a recipe's batch and wait at most ``wait`` seconds. Returns the collection, and its results (empty if it
     is not released yet). ``asked``: how many devices were asked, if that is known better than the recipe states it.
-    Raises ``Refusal`` if the collection was refused, and as ``released``."""
+    Raises ``Refusal`` if the collection was refused, and as ``read_results``."""
     until = clock.now() + wait
-    collection = await _asked(transport, at, recipe_hash, clock, until)
+    collection = await _request_collection(transport, at, recipe_hash, clock, until)
     while _member(at, collection, "state", str) not in {RELEASED, REFUSED} and clock.now() < until:
         await clock.sleep(POLL_SECONDS)
         collection = await call(transport, "GET", f"{at.url}/v1/collections/{collection['id']}", bearer=at.bearer)
@@ -62,11 +62,11 @@ async def collected(
         raise Refusal(rule_of(collection) or "collection", str(collection.get("detail", "")))
     if collection["state"] != RELEASED:
         return collection, []
-    found = await released(transport, at, recipe_hash, asked)
+    found = await read_results(transport, at, recipe_hash, asked)
     return collection, [one for one in found if one["batch"] == collection["batch"]]
 
 
-async def _asked(
+async def _request_collection(
     transport: Transport, at: CollectorAccess, recipe_hash: str, clock: Clock, until: float
 ) -> dict[str, Any]:
     """Request the collection, repeatedly while the collector has not seen the recipe or its opt-ins in the log."""
@@ -99,7 +99,7 @@ def _unreadable(at: CollectorAccess) -> DecodeError:
 
 async def _results(transport: Transport, at: CollectorAccess, place: str) -> list[dict[str, Any]]:
     try:
-        return await listed(transport, f"{at.url}/v1/results{place}", "results", bearer=at.bearer)
+        return await list_pages(transport, f"{at.url}/v1/results{place}", "results", bearer=at.bearer)
     except DecodeError as error:
         raise _unreadable(at) from error
     except Abort as problem:
@@ -108,7 +108,7 @@ async def _results(transport: Transport, at: CollectorAccess, place: str) -> lis
         raise
 
 
-async def released(
+async def read_results(
     transport: Transport, at: CollectorAccess, recipe_hash: str | None = None, asked: int | None = None
 ) -> list[dict[str, Any]]:
     """The results of one recipe or of all, in the order of their release. ``asked``: how many devices were asked, if
@@ -121,7 +121,7 @@ async def released(
     if asked is None or recipe_hash is None:
         return found
     from tacit.operations.services import logged_recipe
-    from tacit.recipe.response import stated, with_response
+    from tacit.recipe.response import stated_asked, with_response
 
     _, recipe = await logged_recipe(transport, at.recipe_server, recipe_hash)
-    return [with_response(one, recipe, stated(asked)) for one in found]
+    return [with_response(one, recipe, stated_asked(asked)) for one in found]

@@ -18,7 +18,7 @@ from tacit.recipe.writing.builder import PRECISION_SECONDS, propose
 from tacit.recipe.writing.series_builder import Shape, propose_series
 from tacit.recipe.writing.survey import Survey
 from tacit.rules import series_table as series_rules
-from tacit.time_format import moment
+from tacit.time_format import format_second
 
 LEAST_PAUSE = 1.0
 """The shortest pause between two rounds, in lengths of a round: in it a round is released, and the next one drafted,
@@ -140,7 +140,9 @@ def require_inside(shape: Shape, epoch: int, epoch_seconds: int) -> None:
         begin, own = shape.begin(index), epoch + index // shape.per_epoch
         if not own * epoch_seconds <= begin <= begin + shape.window_seconds <= (own + 1) * epoch_seconds:
             raise UsageError(
-                f"round {index}, {moment(begin)} to {moment(begin + shape.window_seconds)}, is not inside epoch {own}, "
-                f"{moment(own * epoch_seconds)} to {moment((own + 1) * epoch_seconds)}: begin with an epoch, and make "
+                f"round {index}, {format_second(begin)} to {format_second(begin + shape.window_seconds)}, is "
+                f"not inside epoch {own}, "
+                f"{format_second(own * epoch_seconds)} to {format_second((own + 1) * epoch_seconds)}: begin "
+                "with an epoch, and make "
                 "--window and --pause together, times --slots-per-epoch, its length"
             )

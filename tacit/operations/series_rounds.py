@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.logview.live import LiveLog, LiveRecipe, LiveSeries
 from tacit.operations.publishing import send_leaf, signed_leaf
-from tacit.operations.results import CollectorAccess, collected, released
+from tacit.operations.results import CollectorAccess, collected, read_results
 from tacit.ports import Clock, Transport
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
@@ -38,17 +38,17 @@ def index_of(recipe: Recipe) -> int:
     return recipe.series.index
 
 
-async def awaited(
+async def await_releases(
     transport: Transport, at: CollectorAccess, recipe: Recipe, clock: Clock, wait: float
 ) -> list[dict[str, Any]]:
     """The releases of a round, which is collected, and awaited until its reports are over and ``wait`` seconds longer;
     empty where there are none by then. Raises as ``tacit.operations.results.collected``."""
-    found = await released(transport, at, recipe.hash_text)
+    found = await read_results(transport, at, recipe.hash_text)
     if found:
         return found
     await clock.sleep(max(0.0, recipe.interval.end - clock.now()))
     await collected(transport, at, recipe.hash_text, clock, wait=wait, asked=None)
-    return await released(transport, at, recipe.hash_text)
+    return await read_results(transport, at, recipe.hash_text)
 
 
 async def publish_round(transport: Transport, server: str, recipe: Recipe, key: Signer) -> int:

@@ -35,14 +35,14 @@ class ServerStatus:
 async def server_status(configs: Mapping[str, Path]) -> list[ServerStatus]:
     """Check every server that a configuration names; ``configs`` are the services' files by name."""
     checks = [
-        _checked(configs, "postgres", ("database_file",), _database),
-        _checked(configs, "redis", ("replay_window",), _redis),
-        _checked(configs, "mosquitto", ("announcer",), _broker),
+        _check(configs, "postgres", ("database_file",), _database),
+        _check(configs, "redis", ("replay_window",), _redis),
+        _check(configs, "mosquitto", ("announcer",), _broker),
     ]
     return [found for found in await asyncio.gather(*checks) if found is not None]
 
 
-async def _checked(
+async def _check(
     configs: Mapping[str, Path], name: str, members: tuple[str, ...], check: Callable[[Path, Any], Awaitable[str]]
 ) -> ServerStatus | None:
     """Run ``check`` for every service whose configuration has one of ``members``, with the configuration's folder and

@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.errors import Abort, DecodeError, TacitError
-from tacit.operations.calls import NoAnswerError, call, listed, readiness, recipes_of
+from tacit.operations.calls import NoAnswerError, call, list_pages, readiness, recipes_of
 from tacit.operations.issuance import Accepted, Counts, SlotIssuance, compare, read_counts, warn
 from tacit.operations.servers import ServerStatus, server_status
 from tacit.ports import Transport, TransportError
@@ -118,8 +118,8 @@ class DeploymentStatus:
         lines += [f"{one.name}: {one.detail}" for one in self.servers if not one.up]
         for task in self.tasks:
             failed = int(task.leader.get("jobs", {}).get("failed", 0))
-            lines += [f"{task.recipe}: {counted(failed, 'job')} failed for good"] if failed else []
-            lines += [f"{task.recipe}: {counted(len(task.failing), 'job')} not progressing"] if task.failing else []
+            lines += [f"{task.recipe}: {plural(failed, 'job')} failed for good"] if failed else []
+            lines += [f"{task.recipe}: {plural(len(task.failing), 'job')} not progressing"] if task.failing else []
         for slot in self.issuance:
             name = f"{slot.recipe}, slot" if slot.recipe else "slot"
             lines += [f"{name} {slot.slot} of epoch {slot.epoch}: {line}" for line in slot.mismatches]
@@ -140,12 +140,12 @@ async def deployment_status(deployment: Deployment, transport: Transport) -> Dep
     troubles: list[str] = []
     before = tasks = issued = after = None
     if counted := {"attester", "issuer"} <= up:
-        before = await _told(_counts(deployment, transport, "attester"), "issuance counts", troubles)
+        before = await _await_answer(_counts(deployment, transport, "attester"), "issuance counts", troubles)
     if {"leader", "recipe_server"} <= up:
-        tasks = await _told(_tasks(deployment, transport, up), "tasks", troubles)
+        tasks = await _await_answer(_tasks(deployment, transport, up), "tasks", troubles)
     if counted and before is not None:
-        issued = await _told(_counts(deployment, transport, "issuer"), "issuance counts", troubles)
-        after = await _told(_counts(deployment, transport, "attester"), "issuance counts", troubles)
+        issued = await _await_answer(_counts(deployment, transport, "issuer"), "issuance counts", troubles)
+        after = await _await_answer(_counts(deployment, transport, "attester"), "issuance counts", troubles)
     accepted = [task.accepted for task in tasks or [] if task.accepted is not None]
     issuance = [] if None in (before, issued, after) else compare(before or {}, accepted, issued or {}, after or {})
     warn(issuance)
@@ -168,7 +168,7 @@ async def _counts(deployment: Deployment, transport: Transport, service: str) ->
     return await read_counts(transport, service, deployment.urls[service], deployment.operator_token(service))
 
 
-async def _told(asked: Awaitable[T], what: str, troubles: list[str]) -> T | None:
+async def _await_answer(asked: Awaitable[T], what: str, troubles: list[str]) -> T | None:
     """Await an answer. If there is none, return None and add the reason to ``troubles``."""
     try:
         return await asked
@@ -185,7 +185,7 @@ async def process_status(transport: Transport, label: str, url: str, pid: int | 
         return ProcessStatus(label, url, up=False, pid=pid, detail=_short(error))
     words = [str(found[name]) for name in ("trouble", "clock") if found.get(name)]
     for role, count in sorted(dict(found.get("refused_certificates", {})).items()):
-        words.append(f"{counted(int(count), 'call')} as {role} refused because the certificate has another name")
+        words.append(f"{plural(int(count), 'call')} as {role} refused because the certificate has another name")
     told = found.get("kernels")
     return ProcessStatus(
         label, url, up=True, version=str(found.get("version", "")), pid=pid, detail="; ".join(words), ready=ready,
@@ -201,12 +201,12 @@ async def _tasks(
     known = {one["hash"]: one for one in await recipes_of(transport, deployment.urls["recipe_server"])}
     aggregators = [name for name in AGGREGATORS if name in up]
     mixing = [SHUFFLER] if aggregators and SHUFFLER in up else []
-    by_aggregators = await _served(deployment, transport, known, aggregators + mixing, only)
+    by_aggregators = await _read_tasks(deployment, transport, known, aggregators + mixing, only)
     others = [name for name in (ANALYZER, SHUFFLER) if name in up] if ANALYZER in up else []
-    return by_aggregators + await _served(deployment, transport, known, others, only)
+    return by_aggregators + await _read_tasks(deployment, transport, known, others, only)
 
 
-async def _served(
+async def _read_tasks(
     deployment: Deployment,
     transport: Transport,
     known: Mapping[str, Mapping[str, Any]],
@@ -219,7 +219,7 @@ async def _served(
         return []
     bearer = {name: deployment.operator_token(name) for name in servers}
     url = f"{deployment.urls[servers[0]]}/v1/recipes"
-    rows = await listed(transport, url, "recipes", bearer=bearer[servers[0]])
+    rows = await list_pages(transport, url, "recipes", bearer=bearer[servers[0]])
 
     async def counts(server: str, task_id: str) -> dict[str, Any]:
         url = f"{deployment.urls[server]}/v1/tasks/{task_id}/status"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.operations.status import TaskStatus
 from tacit.recipe.model import Recipe
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 
 def unreleased_words(task: TaskStatus | None, recipe: Recipe, now: float) -> str:
@@ -18,31 +18,31 @@ def unreleased_words(task: TaskStatus | None, recipe: Recipe, now: float) -> str
     page = task.taking
     if not page:
         return f"the recipe is {task.state}: no server counts contributions to it"
-    parts = [f"its interval ends at {when(recipe.interval.end)}"] if now < recipe.interval.end else []
-    parts += _unfinished(task)
+    parts = [f"its interval ends at {format_utc(recipe.interval.end)}"] if now < recipe.interval.end else []
+    parts += _unfinished_work(task)
     least, came = recipe.batch.min_batch_size, page["uploaded"] - page["rejected"]
     if came < least:
         parts.append(f"{came} of at least {least} contributions came")
     elif page["aggregated"] < least:
         parts.append(f"{page['aggregated']} of {came} contributions are counted, and at least {least} are needed")
     else:
-        parts.append(f"{counted(page['aggregated'], 'contribution')} counted, at least {least} needed")
+        parts.append(f"{plural(page['aggregated'], 'contribution')} counted, at least {least} needed")
     if page["rejected"]:
         causes = ", ".join(f"{number} {name}" for name, number in sorted(page["rejected_by_cause"].items()))
         parts.append(f"{page['rejected']} were rejected ({causes})")
     return "; ".join(parts)
 
 
-def _unfinished(task: TaskStatus) -> list[str]:
+def _unfinished_work(task: TaskStatus) -> list[str]:
     """The work that aggregators have not finished."""
     page, parts = task.taking, []
     if waiting := page.get("waiting", 0):
-        parts.append(f"{counted(waiting, 'contribution')} wait{'s' if waiting == 1 else ''} for a job")
+        parts.append(f"{plural(waiting, 'contribution')} wait{'s' if waiting == 1 else ''} for a job")
     jobs = page.get("jobs", {})
     for state, whom in (("formed", "to be sent"), ("sent", "for the helper")):
         if number := jobs.get(state, 0):
-            parts.append(f"{counted(number, 'job')} wait{'s' if number == 1 else ''} {whom}")
+            parts.append(f"{plural(number, 'job')} wait{'s' if number == 1 else ''} {whom}")
     if failed := jobs.get("failed", 0) + jobs.get("abandoned", 0):
-        parts.append(f"{counted(failed, 'job')} failed for good")
+        parts.append(f"{plural(failed, 'job')} failed for good")
     causes = [str(job["cause"]) for job in task.failing if job.get("cause")]
     return [*parts, *dict.fromkeys(causes)]

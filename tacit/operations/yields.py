@@ -19,7 +19,7 @@ from typing import Any
 from tacit.aggregator.batch_yield import STEPS, BatchYield, Look, read_batch_yield
 from tacit.errors import REFUSAL_PREFIX, Abort
 from tacit.operations.calls import get_bytes
-from tacit.operations.results import WAITING_RULES, CollectorAccess, released
+from tacit.operations.results import WAITING_RULES, CollectorAccess, read_results
 from tacit.operations.services import logged_recipe
 from tacit.ports import Transport
 from tacit.recipe.asking import asked_until, last_start, sent_share
@@ -102,7 +102,7 @@ async def yield_at(transport: Transport, at: CollectorAccess, recipe_hash: str, 
     """A logged recipe and its yield, which is that of its newest release if there is one. Raises as
     ``tacit.operations.calls.call``."""
     _, recipe = await logged_recipe(transport, at.recipe_server, recipe_hash)
-    results = await released(transport, at, recipe_hash)
+    results = await read_results(transport, at, recipe_hash)
     count = int(results[-1]["report_count"]) if results else None
     return recipe, await read_yield(transport, at, recipe, now, count)
 
@@ -113,7 +113,7 @@ def yield_of(recipe: Recipe, batch_yield: BatchYield | None, now: float, release
     size, interval = recipe.batch.min_batch_size, recipe.interval
     looks = () if batch_yield is None or released is not None else batch_yield.looks
     shown = BatchYield(recipe.hash_text, size, looks, None if batch_yield is None else batch_yield.next_at)
-    count, least, most = (released, released, released) if released is not None else _counted(looks, size)
+    count, least, most = (released, released, released) if released is not None else _estimate_count(looks, size)
     return Yield(
         min_batch_size=size,
         expected_contributions=recipe.batch.expected_contributions,
@@ -130,7 +130,7 @@ def yield_of(recipe: Recipe, batch_yield: BatchYield | None, now: float, release
     )
 
 
-def _counted(looks: Sequence[Look], size: int) -> tuple[int, int, int | None]:
+def _estimate_count(looks: Sequence[Look], size: int) -> tuple[int, int, int | None]:
     """The count of the newest look, and the lower and upper bounds, with ``CONFIDENCE``, on the true count at that time
     (None: no upper bound)."""
     if not looks:
@@ -185,11 +185,11 @@ def _reached_at(recipe: Recipe, total: float) -> int | None:
 def _log_likelihood(tenths: int, total: float, share: float, size: int) -> float:
     """The log-likelihood of a look of ``tenths`` if ``total`` devices send, of which the share ``share`` was due."""
     scale, spread = size / STEPS, math.sqrt(total * share * (1 - share))
-    found = sum(weight * _told(tenths, total * share + node * spread, scale) for node, weight in _NODES)
+    found = sum(weight * _look_probability(tenths, total * share + node * spread, scale) for node, weight in _NODES)
     return math.log(max(found, 1e-300))
 
 
-def _told(tenths: int, count: float, scale: float) -> float:
+def _look_probability(tenths: int, count: float, scale: float) -> float:
     """The probability that a look at ``count`` gives ``tenths``, with the continuous form of the noise."""
     low = -math.inf if tenths == 0 else tenths * scale - count
     high = math.inf if tenths == STEPS else (tenths + 1) * scale - count

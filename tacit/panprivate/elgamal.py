@@ -112,12 +112,10 @@ class PrivateKey:
         return cls(group.random_scalar(entropy), group)
 
     def public_key(self) -> PublicKey:
-        """The public key that belongs to this key."""
         return PublicKey(self.public, self.group)
 
     @property
     def public(self) -> bytes:
-        """The element of the public key."""
         return self.group.times_base(self.scalar)
 
     def decrypt(self, ciphertext: Ciphertext) -> bytes:

@@ -26,10 +26,10 @@ def elements_for(length: int) -> int:
 def embed(data: bytes, group: Group = RISTRETTO255) -> list[bytes]:
     """Elements that carry ``data``; the last chunk is padded with zeros."""
     padded = data.ljust(elements_for(len(data)) * CHUNK_SIZE, b"\0")
-    return [_embedded(padded[at : at + CHUNK_SIZE], group) for at in range(0, len(padded), CHUNK_SIZE)]
+    return [_embed(padded[at : at + CHUNK_SIZE], group) for at in range(0, len(padded), CHUNK_SIZE)]
 
 
-def _embedded(chunk: bytes, group: Group) -> bytes:
+def _embed(chunk: bytes, group: Group) -> bytes:
     for counter in range(_COUNTERS):
         candidate = bytes(((counter & 0x7F) << 1,)) + chunk + bytes((counter >> 7,))
         if group.is_element(candidate):

@@ -23,7 +23,7 @@ from decimal import Decimal
 from tacit.methods.base.draws import BYTES, ONE, epsilon0_from, fair_flips, keep_threshold
 from tacit.methods.base.statistics import MAX_OCCURRENCES
 from tacit.panprivate.elgamal import Ciphertext, PublicKey, add
-from tacit.panprivate.state import chosen, known, known_bit, next_cells
+from tacit.panprivate.state import chosen, encrypt_publicly, known_bit, next_cells
 from tacit.ports import Entropy
 
 Cells = tuple[Ciphertext, ...]
@@ -97,7 +97,7 @@ class Occurrences:
         scaled = Ciphertext(
             group.times(group.scalar(scale), total.ephemeral), group.times(group.scalar(scale), total.masked)
         )
-        noise = known(group.times_base(group.scalar(fair_flips(flips, entropy))))
+        noise = encrypt_publicly(group.times_base(group.scalar(fair_flips(flips, entropy))))
         return self.key.rerandomise(add(scaled, noise), entropy)
 
 

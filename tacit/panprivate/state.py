@@ -16,23 +16,23 @@ from tacit.panprivate.ristretto import RISTRETTO255
 from tacit.ports import Entropy
 
 
-def known(element: bytes, group: Group = RISTRETTO255) -> Ciphertext:
+def encrypt_publicly(element: bytes, group: Group = RISTRETTO255) -> Ciphertext:
     """The encryption of ``element`` with r = 0, which everybody can read; never kept or sent unchanged."""
     return Ciphertext(group.identity, element)
 
 
 def known_bit(bit: int, group: Group = RISTRETTO255) -> Ciphertext:
-    """``known`` of 0 (the identity) or 1 (the generator)."""
-    return known(group.times_base(group.scalar(bit)), group)
+    """``encrypt_publicly`` of 0 (the identity) or 1 (the generator)."""
+    return encrypt_publicly(group.times_base(group.scalar(bit)), group)
 
 
 def chosen(bit: int, one: Ciphertext, zero: Ciphertext) -> Ciphertext:
     """``one`` where ``bit`` is 1, ``zero`` where it is 0; both are read and mixed by a mask. ``ValueError`` for another
     ``bit``."""
-    return Ciphertext(_masked(bit, one.ephemeral, zero.ephemeral), _masked(bit, one.masked, zero.masked))
+    return Ciphertext(_mask(bit, one.ephemeral, zero.ephemeral), _mask(bit, one.masked, zero.masked))
 
 
-def _masked(bit: int, one: bytes, zero: bytes) -> bytes:
+def _mask(bit: int, one: bytes, zero: bytes) -> bytes:
     # ``bit`` is used only as an index: Python's 0 has no digits, so arithmetic with it, a comparison by value and a
     # hash take other branches, and some nanoseconds less, than with 1.
     try:

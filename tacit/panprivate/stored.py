@@ -77,15 +77,15 @@ class OneServer:
 
     def checked(self, data: bytes) -> bytes:
         """Check an encoded state; see ``StoredState.checked``."""
-        return _checked(data, self.size, self.keys[0])
+        return _check(data, self.size, self.keys[0])
 
     def initial(self, entropy: Entropy) -> bytes:
         """The state before the first step; see ``StoredState.initial``."""
-        return _encoded(self.machine.initial(entropy))
+        return _encode(self.machine.initial(entropy))
 
     def step(self, event: int, state: bytes, entropy: Entropy) -> bytes:
         """Advance the state by one step; see ``StoredState.step``."""
-        return _encoded(self.machine.step(event, self.cells(state), entropy))
+        return _encode(self.machine.step(event, self.cells(state), entropy))
 
     def cells(self, state: bytes) -> tuple[Ciphertext, ...]:
         """The cells from which an answer is made."""
@@ -114,15 +114,15 @@ class TwoServers:
 
     def checked(self, data: bytes) -> bytes:
         """Check an encoded state; see ``StoredState.checked``."""
-        return _checked(data, self.size, self.keys[0])
+        return _check(data, self.size, self.keys[0])
 
     def initial(self, entropy: Entropy) -> bytes:
         """The state before the first step; see ``StoredState.initial``."""
-        return _encoded(_parts(self.machine.initial(entropy)))
+        return _encode(_parts(self.machine.initial(entropy)))
 
     def step(self, event: int, state: bytes, entropy: Entropy) -> bytes:
         """Advance the state by one step; see ``StoredState.step``."""
-        return _encoded(_parts(self.machine.step(event, self.cells(state), entropy)))
+        return _encode(_parts(self.machine.step(event, self.cells(state), entropy)))
 
     def cells(self, state: bytes) -> tuple[SharedCell, ...]:
         """The cells from which an answer is made."""
@@ -139,7 +139,7 @@ def _parts(cells: tuple[SharedCell, ...]) -> Iterator[Ciphertext]:
         yield from cell.helper
 
 
-def _encoded(ciphertexts: Iterable[Ciphertext]) -> bytes:
+def _encode(ciphertexts: Iterable[Ciphertext]) -> bytes:
     return b"".join(ciphertext.encode() for ciphertext in ciphertexts)
 
 
@@ -149,7 +149,7 @@ def _ciphertexts(state: bytes, key: PublicKey) -> Iterator[Ciphertext]:
         yield Ciphertext(state[at : at + size], state[at + size : at + 2 * size])
 
 
-def _checked(data: bytes, size: int, key: PublicKey) -> bytes:
+def _check(data: bytes, size: int, key: PublicKey) -> bytes:
     if len(data) != size:
         raise DecodeError(f"{len(data)} bytes are not a state, which has {size}")
     width = ciphertext_size(key.group)

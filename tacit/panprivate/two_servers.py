@@ -25,7 +25,7 @@ from tacit.methods.base.draws import BYTES, ONE, epsilon0_from, fair_flips, keep
 from tacit.methods.base.statistics import MAX_OCCURRENCES
 from tacit.panprivate.elgamal import Ciphertext, PrivateKey, PublicKey, ciphertext_size
 from tacit.panprivate.embedding import elements_for, embed, extract
-from tacit.panprivate.state import chosen, known
+from tacit.panprivate.state import chosen, encrypt_publicly
 from tacit.ports import Entropy
 from tacit.vdaf.count_vec import Prio3CountVec
 
@@ -53,7 +53,7 @@ class Sharing:
         """A new sharing of ``bit``, embedded but not encrypted yet (r = 0): rerandomise it before it is kept."""
         vdaf = Prio3CountVec(2, 1)
         chunk, seed = vdaf.shard_cell(self.context, bit, entropy(vdaf.CELL_RAND_SIZE))
-        return SharedCell(tuple(map(known, embed(chunk))), tuple(map(known, embed(seed))))
+        return SharedCell(tuple(map(encrypt_publicly, embed(chunk))), tuple(map(encrypt_publicly, embed(seed))))
 
     def rerandomised(self, cell: SharedCell, entropy: Entropy) -> SharedCell:
         """The same sharing in ciphertexts distributed like fresh ones."""

@@ -92,7 +92,7 @@ def candidates_of(question: Question) -> Candidates | None:
 def asked_prefixes(search: PrefixSearch, missing: str | None) -> Prefixes:
     """The encoder of a search: with its levels, and with labels for other texts, for those outside the domain and,
     where ``missing`` is one, for devices without a text. Raises FieldError."""
-    levels = search.levels or _planned(search)
+    levels = search.levels or _plan(search)
     labels = {
         "other": search.other or OTHER,
         "outside": search.outside or OUTSIDE_LABEL,
@@ -107,7 +107,7 @@ def asked_prefixes(search: PrefixSearch, missing: str | None) -> Prefixes:
         ) from error
 
 
-def _planned(search: PrefixSearch) -> tuple[int, ...]:
+def _plan(search: PrefixSearch) -> tuple[int, ...]:
     """The longest first prefixes that the candidates can all be, and then as few rounds as leave room for the
     extensions of ``KEPT`` prefixes, with even steps. Long prefixes take more of a round input, so that steps become
     smaller. Raises FieldError."""
@@ -207,12 +207,12 @@ def label_of(spec: Domain, prefix: int, bits: int) -> str:
         part = f"+{last:0{known}b}"
     symbols = [symbol for symbol, _ in whole if symbol]
     if len(symbols) < len(whole):
-        return f"{QUOTE}{_spelled(spec, symbols)}{QUOTE}"
+        return f"{QUOTE}{_spell(spec, symbols)}{QUOTE}"
     more = "" if bits == spec.bits else f"{part}…"
-    return f"{QUOTE}{_spelled(spec, symbols)}{QUOTE}{more}"
+    return f"{QUOTE}{_spell(spec, symbols)}{QUOTE}{more}"
 
 
-def _spelled(spec: Domain, symbols: Iterable[int]) -> str:
+def _spell(spec: Domain, symbols: Iterable[int]) -> str:
     """The symbols as text on one line; bytes that are not UTF-8 are escaped."""
     if spec.alphabet is None:
         return printable(bytes(symbols).decode("utf-8", "surrogateescape"))

@@ -11,10 +11,10 @@ from tacit.methods.base.statistics import STATISTICS
 
 def cautions(document: Mapping[str, Any]) -> list[str]:
     """Describe what is wrong with a result document, or what it cannot say: one sentence each, without a full stop."""
-    return [words for words in (_unexpected(document), _biased(document)) if words is not None]
+    return [words for words in (_unexpected(document), _bias_caution(document)) if words is not None]
 
 
-def _biased(document: Mapping[str, Any]) -> str | None:
+def _bias_caution(document: Mapping[str, Any]) -> str | None:
     """The caution that devices without a value are included in the estimates, where they cannot be told from others."""
     if not document.get("missing", {}).get("biases"):
         return None

@@ -118,7 +118,7 @@ def counts_of(census: Census) -> tuple[int, ...]:
         raise _unusable(census, str(error)) from error
 
 
-def attested(census: Census, criteria: Mapping[str, str]) -> Attested:
+def attest(census: Census, criteria: Mapping[str, str]) -> Attested:
     """How many devices have every attribute value of ``criteria``; at most the number that the census counts altogether
     (a device that does not randomise correctly counts more than once). Raises refusal ``audience-floor`` where the
     census cannot say."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from tacit.ledger.account import Charge, ChargeState, Cost, series_state
-from tacit.models.forms import known
+from tacit.models.forms import find_form
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.privacy import Epsilons, epsilon_of
@@ -34,19 +34,19 @@ def charge_of(recipe: Recipe, state: ChargeState) -> Charge:
 
 def cost_of(recipe: Recipe) -> Cost:
     """The stated claim that is charged: (a), or its counterpart in the recipe's model."""
-    return Cost(_charged(recipe.model, recipe.privacy.epsilon), Decimal(recipe.privacy.delta))
+    return Cost(_charged_epsilon(recipe.model, recipe.privacy.epsilon), Decimal(recipe.privacy.delta))
 
 
 def with_relay_of(document: Recipe | Series) -> Decimal:
     """The stated claim (b), or its counterpart; for a series the total one; at the delta of claim (a)."""
     if isinstance(document, Recipe):
-        return _charged(document.model, document.privacy.epsilon, with_relay=True)
-    return _charged(document.probe.model, document.claim.epsilon, with_relay=True)
+        return _charged_epsilon(document.model, document.privacy.epsilon, with_relay=True)
+    return _charged_epsilon(document.probe.model, document.claim.epsilon, with_relay=True)
 
 
-def _charged(model: str, epsilon: Epsilons, *, with_relay: bool = False) -> Decimal:
+def _charged_epsilon(model: str, epsilon: Epsilons, *, with_relay: bool = False) -> Decimal:
     """One of the stated epsilons; for an unknown model the largest one."""
-    form = known(model)
+    form = find_form(model)
     if form is None:
         return max(map(epsilon_of, epsilon.root.values()), default=Decimal("Infinity"))
     return epsilon_of(epsilon[form.charged_with_relay if with_relay else form.charged])
@@ -74,14 +74,14 @@ def series_cost(series: Series) -> Cost:
     whoever ends it has seen its releases, and the total of the rounds that there were holds for a number of rounds that
     is fixed beforehand only (P40). By stopping when the loss of the rounds so far exceeds their own total, an account
     could be exceeded manifold."""
-    return Cost(_charged(series.probe.model, series.claim.epsilon), Decimal(series.claim.delta))
+    return Cost(_charged_epsilon(series.probe.model, series.claim.epsilon), Decimal(series.claim.delta))
 
 
 def is_refundable(recipe: Recipe) -> bool:
     """Whether the charged adversary learnt nothing from the recipe if it was not released: its model's server opens no
     single reports, and the number of messages reveals nothing (it does where answers decide who sends). A recipe with
     a shuffler is not refunded: that it kept or passed on nothing is its word alone, for which no leaf is asked."""
-    form = known(recipe.model)
+    form = find_form(recipe.model)
     if form is None or not form.refunds or form.is_mixed(recipe.parties):
         return False
     return recipe.sampling.importance is None

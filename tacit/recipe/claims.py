@@ -55,13 +55,13 @@ def claim_of(recipe: Recipe, n: int | None = None) -> Claim:
     ``randomizer-parameters`` or ``claim-not-computable``."""
     size = recipe.batch.min_batch_size if n is None else n
     name = f"claim at {size}"
-    claim: Claim = recipe.derived.get(name) or _computed(recipe, size)
+    claim: Claim = recipe.derived.get(name) or _compute(recipe, size)
     if len(recipe.derived) < CLAIMS_KEPT:
         recipe.derived[name] = claim
     return claim
 
 
-def _computed(recipe: Recipe, size: int) -> Claim:
+def _compute(recipe: Recipe, size: int) -> Claim:
     form, delta = form_of(recipe.model), float(recipe.delta)
     return _or_refuse(lambda: form.claim(randomizer_of(recipe), sample_of(recipe), n=size, delta=delta))
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from tacit.codec import b64url
 from tacit.errors import DecodeError
-from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
+from tacit.tlog.canonical import canonical_bytes, parse_canonical, validate
 from tacit.tlog.fields import Body
 
 
@@ -22,13 +22,13 @@ class Document(Body):
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """The document whose canonical bytes are ``data``. Raises DecodeError with one line that names the member."""
-        return validated(cls, parse_canonical(data, cls.what), cls.what)._with_bytes(data)
+        return validate(cls, parse_canonical(data, cls.what), cls.what)._with_bytes(data)
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Self:
         """The document in a leaf's body. Raises DecodeError."""
         plain = dict(body)
-        return validated(cls, plain, cls.what)._with_bytes(canonical_bytes(plain))
+        return validate(cls, plain, cls.what)._with_bytes(canonical_bytes(plain))
 
     def _with_bytes(self, data: bytes) -> Self:
         """The document, whose body had these canonical bytes: they are made and hashed once. Raises DecodeError."""

@@ -22,7 +22,7 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Final, Generic, Protocol, TypeVar, overload
 
-from tacit.methods.base.candidate_labels import unused
+from tacit.methods.base.candidate_labels import unused_label
 from tacit.methods.base.method import Answer
 from tacit.methods.base.statistics import STATISTICS, StatisticName
 from tacit.recipe.candidates import Candidates, candidates_of, label_of
@@ -94,7 +94,7 @@ class BucketEncoder(_Total[int]):
 
     def __init__(self, edges: tuple[int | str, ...], other: str | None = None, missing: str | None = None) -> None:
         self._edges = [as_decimal(exact(edge)) for edge in edges]
-        self.labels, self._other, self._missing = _with_stated((*_spans(edges), f"{edges[-1]}+"), other, missing)
+        self.labels, self._other, self._missing = _add_stated((*_spans(edges), f"{edges[-1]}+"), other, missing)
 
     def _answer(self, value: Value) -> int | None:
         """Bucket of a number, plus and minus infinity included."""
@@ -111,7 +111,7 @@ class CategoryEncoder(_Total[int]):
 
     def __init__(self, categories: tuple[str, ...], other: str | None = None, missing: str | None = None) -> None:
         self._positions = {label: position for position, label in enumerate(categories)}
-        self.labels, self._other, self._missing = _with_stated(categories, other, missing)
+        self.labels, self._other, self._missing = _add_stated(categories, other, missing)
 
     def _answer(self, value: Value) -> int | None:
         """Position of the value's text among the categories."""
@@ -269,7 +269,7 @@ class PrefixEncoder(_Total[int]):
         prefixes = () if candidates is None else candidates.prefixes
         self._places = {prefix: place for place, prefix in enumerate(prefixes)}
         named = () if candidates is None else (label_of(spec, one, candidates.bits) for one in prefixes)
-        padding = (unused(place + 1) for place in range(len(prefixes), spec.candidates))
+        padding = (unused_label(place + 1) for place in range(len(prefixes), spec.candidates))
         stated = (one for one in (spec.other, spec.outside, spec.missing) if one is not None)
         self.labels = (*named, *padding, *stated)
 
@@ -362,7 +362,7 @@ _buckets = lru_cache(maxsize=ENCODERS_KEPT)(BucketEncoder)
 _categories = lru_cache(maxsize=ENCODERS_KEPT)(CategoryEncoder)
 
 
-def _with_stated(
+def _add_stated(
     labels: tuple[str, ...], other: str | None, missing: str | None
 ) -> tuple[tuple[str, ...], int | None, int | None]:
     """All labels, and the positions of ``other`` and ``missing`` among them."""

@@ -11,7 +11,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from tacit.errors import DecodeError, FieldError
 from tacit.tlog.canonical import parse_json
-from tacit.validation_words import reason_of, shown
+from tacit.validation_words import quote_value, reason_of
 
 M = TypeVar("M", bound=BaseModel)
 _OF_MEMBERS = "field"
@@ -61,14 +61,15 @@ def _field_error(one: ErrorDetails, errors: Sequence[ErrorDetails], tagged: str)
         part = path[:-1]
         lacking = [_path(other, tagged) for other in errors if other["type"] == "missing"]
         return FieldError(
-            ".".join(part), f"needs {', '.join(f'`{_joined(where)}`' for where in lacking if where[:-1] == part)} too"
+            ".".join(part),
+            f"needs {', '.join(f'`{_join_path(where)}`' for where in lacking if where[:-1] == part)} too",
         )
     if one["type"] == _OF_MEMBERS:
         stated = one["ctx"]
-        return FieldError(_joined((*path, stated["field"])), stated["reason"])
+        return FieldError(_join_path((*path, stated["field"])), stated["reason"])
     if one["type"].startswith("union_tag"):
-        return FieldError(_joined((*path, "kind")), f"must be one of {one['ctx'].get('expected_tags', 'its kinds')}")
-    return FieldError(_joined(path), _reason(one, tagged))
+        return FieldError(_join_path((*path, "kind")), f"must be one of {one['ctx'].get('expected_tags', 'its kinds')}")
+    return FieldError(_join_path(path), _reason(one, tagged))
 
 
 def _path(error: ErrorDetails, tagged: str) -> tuple[str, ...]:
@@ -84,5 +85,5 @@ def _reason(error: ErrorDetails, tagged: str) -> str:
     return reason_of(error)
 
 
-def _joined(path: Sequence[str]) -> str:
-    return ".".join(map(shown, path)) or "document"
+def _join_path(path: Sequence[str]) -> str:
+    return ".".join(map(quote_value, path)) or "document"

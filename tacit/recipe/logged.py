@@ -42,7 +42,7 @@ def recipe_state(roles: Collection[str], opted_in: Collection[str], ends_at: int
     return RecipeState.ACTIVE if set(roles) <= set(opted_in) else RecipeState.PENDING
 
 
-def stated(recipe: Recipe) -> dict[str, Any]:
+def stated_members(recipe: Recipe) -> dict[str, Any]:
     """The part of a recipe's summary that does not depend on the time; it never changes."""
     return {
         "name": recipe.name,
@@ -67,5 +67,5 @@ def in_full(recipe: Recipe, leaf: bytes, opt_ins: Mapping[str, tuple[int, bytes]
 
 
 def summary(recipe_hash: str, index: int, state: RecipeState, said: Mapping[str, Any]) -> dict[str, Any]:
-    """A recipe at ``index`` of the log, as lists have it. ``said``: the result of ``stated``."""
+    """A recipe at ``index`` of the log, as lists have it. ``said``: the result of ``stated_members``."""
     return {"hash": recipe_hash, "index": index, "state": state, **said}

@@ -17,7 +17,7 @@ from pydantic import Field, SerializeAsAny, ValidationInfo, field_validator
 
 from tacit.dp.claim import UNBOUNDED
 from tacit.methods.base.statistics import StatisticName
-from tacit.models.forms import FORMS, known
+from tacit.models.forms import FORMS, find_form
 from tacit.models.parties import Operator, Part, Parties, UnknownParties
 from tacit.recipe.document import Document
 from tacit.recipe.encoder_specs import Attributes, EncoderSpec
@@ -117,19 +117,19 @@ class Recipe(Document):
 
     @field_validator("vdaf")
     @classmethod
-    def _proved(cls, vdaf: VdafSpec | None, info: ValidationInfo) -> VdafSpec | None:
+    def _check_vdaf(cls, vdaf: VdafSpec | None, info: ValidationInfo) -> VdafSpec | None:
         """Refuse a recipe without a VDAF where the model needs one for its proofs, and one with a VDAF where it does
         not."""
-        form = known(info.data.get("model", ""))
+        form = find_form(info.data.get("model", ""))
         if form is not None and form.proves != (vdaf is not None):
             raise ValueError("is missing" if form.proves else f"{form.name} has none")
         return vdaf
 
     @field_validator("dap_version")
     @classmethod
-    def _spoken(cls, dap_version: str | None, info: ValidationInfo) -> str | None:
+    def _check_dap_version(cls, dap_version: str | None, info: ValidationInfo) -> str | None:
         """Refuse a version of DAP in a model without a DAP task, where it would say nothing."""
-        form = known(info.data.get("model", ""))
+        form = find_form(info.data.get("model", ""))
         if dap_version is not None and form is not None and not form.proves:
             raise ValueError(f"{form.name} has no DAP task")
         return dap_version
@@ -138,15 +138,15 @@ class Recipe(Document):
     @classmethod
     def _of_the_model(cls, parties: Any, info: ValidationInfo) -> Parties:
         """The parties of the model; for an unknown model, any parties."""
-        form = known(info.data.get("model", ""))
+        form = find_form(info.data.get("model", ""))
         shape = UnknownParties if form is None else form.parties
         return parties if isinstance(parties, shape) else shape.model_validate(parties, strict=True)
 
     @field_validator("privacy")
     @classmethod
-    def _claimed(cls, privacy: Privacy, info: ValidationInfo) -> Privacy:
+    def _check_epsilons(cls, privacy: Privacy, info: ValidationInfo) -> Privacy:
         """Refuse epsilons that are not those of the model's adversaries, where the model is known."""
-        form = known(info.data.get("model", ""))
+        form = find_form(info.data.get("model", ""))
         problem = None if form is None else form.epsilon_problem(privacy.epsilon.root)
         if problem is not None:
             raise ValueError(f"epsilon.{problem}")

@@ -24,7 +24,7 @@ from tacit.recipe.encoder_specs import MAX_SUM
 from tacit.recipe.fields import parse_file
 from tacit.recipe.member_types import AttributeName, AttributeValue, DecimalText, Positive
 from tacit.recipe.watch_work import MAX_WORK
-from tacit.tlog.canonical import validated
+from tacit.tlog.canonical import validate
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
 from tacit.tlog.cosignature import Quorum, witness_key
 
@@ -319,6 +319,6 @@ def _key(keys: dict[str, str] | None, name: str) -> bytes | None:
 def parse_policy(data: bytes, name: str) -> Policy:
     """The policy in a file's bytes; ``name`` ends in .toml or .json and is used in errors. Raises UsageError."""
     try:
-        return validated(Policy, parse_file(data, name), name)
+        return validate(Policy, parse_file(data, name), name)
     except DecodeError as error:
         raise UsageError(str(error)) from error

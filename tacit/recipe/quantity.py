@@ -36,15 +36,15 @@ def exact(quantity: int | str) -> Exact:
 def quantity(number: Exact) -> int | str:
     """``number`` as written in a recipe. ``ValueError`` where it has too many digits."""
     if isinstance(number, int) or number.denominator == 1:
-        return _checked(int(number))
+        return _check(int(number))
     scaled = number * 10**PLACES
     if scaled.denominator != 1:
         raise ValueError(f"it has more than {PLACES} digits after the point")
     whole, places = divmod(abs(scaled.numerator), 10**PLACES)
-    return _checked(f"{'-' if number < 0 else ''}{whole}.{places:0{PLACES}}".rstrip("0"))
+    return _check(f"{'-' if number < 0 else ''}{whole}.{places:0{PLACES}}".rstrip("0"))
 
 
-def spoken(text: str) -> int | str:
+def parse_spoken(text: str) -> int | str:
     """Convert what a person writes, such as ``0.50``, into the form of a recipe. ``ValueError`` says what is wrong."""
     text = text.strip()
     if not _SPOKEN.fullmatch(text):
@@ -60,7 +60,7 @@ def in_words(number: Exact) -> str:
         return f"{float(number):.10g}"
 
 
-def _checked(value: Any) -> int | str:
+def _check(value: Any) -> int | str:
     if isinstance(value, int) and not isinstance(value, bool):
         if abs(value) > MAX_INTEGER:
             raise ValueError(f"a whole number must be from {-MAX_INTEGER} to {MAX_INTEGER}")
@@ -74,9 +74,9 @@ def _checked(value: Any) -> int | str:
 
 
 def _positive(value: Any) -> int | str:
-    if exact(_checked(value)) <= 0:
+    if exact(_check(value)) <= 0:
         raise ValueError("must be above 0")
-    return _checked(value)
+    return _check(value)
 
 
 def _schema(least: int, pattern: str) -> WithJsonSchema:
@@ -84,7 +84,7 @@ def _schema(least: int, pattern: str) -> WithJsonSchema:
     return WithJsonSchema({"anyOf": [whole, {"type": "string", "pattern": f"^{pattern}$", "maxLength": _WIDEST}]})
 
 
-Quantity = Annotated[int | str, PlainValidator(_checked), _schema(-MAX_INTEGER, f"-?{_UNSIGNED}")]
+Quantity = Annotated[int | str, PlainValidator(_check), _schema(-MAX_INTEGER, f"-?{_UNSIGNED}")]
 PositiveQuantity = Annotated[int | str, PlainValidator(_positive), _schema(1, _UNSIGNED)]
 
 

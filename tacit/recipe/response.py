@@ -210,7 +210,7 @@ class _Response:
         found = []
         for value, error in zip(self.totals.values, self.totals.stderrs, strict=True):
             share = value / answered.value
-            wide = self._combined(Number(value, error), answered, -min(max(share, 0.0), 1.0))
+            wide = self._combine_errors(Number(value, error), answered, -min(max(share, 0.0), 1.0))
             found.append({"share": share, "share_stderr": wide / answered.value})
         return found
 
@@ -228,7 +228,7 @@ class _Response:
         sizes = (asked.least, asked.most)
         ends = [
             pick(total.value + edge * (size - answered.value) for size in sizes)
-            + side * NORMAL_95 * self._combined(total, answered, -edge)
+            + side * NORMAL_95 * self._combine_errors(total, answered, -edge)
             for edge, side, pick in ((self.least, -1, min), (self.most, 1, max))
         ]
         floor, ceiling = min(self.least * size for size in sizes), max(self.most * size for size in sizes)
@@ -237,7 +237,7 @@ class _Response:
             low, high = min(low / size for size in sizes), max(high / size for size in sizes)
         return {"population_low": low, "population_high": max(low, high)}
 
-    def _combined(self, total: Number, answered: Number, factor: float) -> float:
+    def _combine_errors(self, total: Number, answered: Number, factor: float) -> float:
         """The standard error of ``total + factor answered``."""
         if not self.design.is_uniform:
             return total.stderr + abs(factor) * answered.stderr
@@ -257,10 +257,10 @@ class _Response:
         low, high = self._full(asked)
         verdict = "fewer" if self.counted < low else "more" if self.counted > high else "expected"
         found["asked"] = {"least": asked.least, "most": asked.most, "by": asked.by}
-        found["expected"] = {**self._expected(asked), "low": low, "high": high, "false_alarm": FALSE_ALARM}
+        found["expected"] = {**self._expected_members(asked), "low": low, "high": high, "false_alarm": FALSE_ALARM}
         return {**found, "verdict": verdict}
 
-    def _expected(self, asked: Asked) -> dict[str, float]:
+    def _expected_members(self, asked: Asked) -> dict[str, float]:
         """The expected number of contributions if everybody who was asked answered, and the actual number as a share of
         it; empty where that depends on unknown answers."""
         answered = self.answered
@@ -300,6 +300,6 @@ def _upper(n: int, p: float, tail: float) -> int:
     return n if p >= 1 else n - _lower(n, 1 - p, tail)
 
 
-def stated(devices: int) -> Asked:
+def stated_asked(devices: int) -> Asked:
     """The number of asked devices as stated by the analyst. Raises ``UsageError``."""
     return Asked(devices, devices, "analyst")

@@ -27,7 +27,7 @@ def rounding_words(question: Question) -> str | None:
         below = f"below {spec.edges[0]} it counts as {spec.other or encoder_of(question).labels[0]}"
         return f"a value belongs to the last bucket whose lower edge it reaches{_between(spec)}; {below}"
     if isinstance(spec, Occurrences):
-        return _counted(question, spec)
+        return _describe_counting(question, spec)
     if isinstance(spec, Prefixes):
         asked = ", ".join(map(str, spec.levels))
         return f"{domain_words(spec)}, of whose {spec.bits} bits the rounds ask for the first {asked}; {_others(spec)}"
@@ -66,8 +66,7 @@ def _others(spec: Domain) -> str:
     return f"any other text is counted as {spec.outside!r}, and never listed"
 
 
-def _counted(question: Question, spec: Occurrences) -> str:
-    """How occurrences are counted."""
+def _describe_counting(question: Question, spec: Occurrences) -> str:
     if question.statistic == "count":
         return "a device counts once, however often the event happened"
     more = "all of them together are the last category" if question.statistic == "histogram" else "more count as many"

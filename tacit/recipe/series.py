@@ -16,13 +16,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tacit.models.forms import known
+from tacit.models.forms import find_form
 from tacit.models.parties import Operator, Part
 from tacit.recipe.document import Document
 from tacit.recipe.member_types import DecimalText, Positive
 from tacit.recipe.model import MAX_ROUNDS, Interval, Recipe, SeriesRound, TokenSlot
 from tacit.recipe.privacy import Epsilons
-from tacit.time_format import moment
+from tacit.time_format import format_second
 from tacit.tlog.canonical import MAX_INTEGER
 from tacit.tlog.fields import Count
 
@@ -113,7 +113,7 @@ class Series(Document):
             raise ValueError("slots: the last round's epoch is too large for a recipe")
         if self.window(self.rounds - 1).end > MAX_INTEGER:
             raise ValueError("interval: the last round's end is too large for a recipe")
-        form = known(self.probe.model)
+        form = find_form(self.probe.model)
         problem = None if form is None else form.epsilon_problem(self.claim.epsilon.root)
         if problem is not None:
             raise ValueError(f"claim.epsilon.{problem}")
@@ -187,7 +187,10 @@ class Series(Document):
             return f"round {place.index} must have the tokens of {own.issuer}, epoch {own.epoch}, slot {own.slot}"
         inside = self.interval.start <= recipe.interval.start and recipe.interval.end <= self.interval.end
         if not inside:
-            return f"the round must be within the series, {moment(self.interval.start)} to {moment(self.interval.end)}"
+            return (
+                f"the round must be within the series, {format_second(self.interval.start)} to "
+                f"{format_second(self.interval.end)}"
+            )
         return None
 
 

@@ -16,7 +16,7 @@ from tacit.models.parties import Part
 from tacit.recipe.fields import wrong
 from tacit.recipe.member_types import Size
 from tacit.recipe.quantity import PositiveQuantity, exact, in_words
-from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
+from tacit.tlog.canonical import canonical_bytes, parse_canonical, validate
 from tacit.tlog.fields import Hash
 
 MAX_ENTRIES: Final = 1 << 20
@@ -168,7 +168,7 @@ class RoundModel(Part):
 def read_round_model(text: str, training: Training) -> RoundModel:
     """The model of a round input, strictly: canonical, and of the length of the training's models. Raises
     ``DecodeError``."""
-    found = validated(RoundModel, parse_canonical(text.encode("utf-8", "replace"), _WHAT), _WHAT)
+    found = validate(RoundModel, parse_canonical(text.encode("utf-8", "replace"), _WHAT), _WHAT)
     if found.bytes != training.file_bytes:
         stated, needed = in_words(found.bytes), in_words(training.file_bytes)
         raise DecodeError(f"{_WHAT}: bytes: a model of this architecture has {needed}, not {stated}")

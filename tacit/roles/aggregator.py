@@ -167,18 +167,18 @@ def checksum_of(report_ids: Iterable[bytes]) -> bytes:
 
 def merge(task: Task, tallies: Iterable[Tally]) -> Tally | None:
     """One tally for several buckets, ``None`` for none."""
-    found = list(tallies)
-    if not found:
+    parts = list(tallies)
+    if not parts:
         return None
     vdaf = task.vdaf
     checksum = 0
-    for tally in found:
+    for tally in parts:
         checksum ^= int.from_bytes(tally.checksum, "big")
-    merged = vdaf.merge(None, [vdaf.decode_agg_share(tally.agg_share) for tally in found])
+    merged = vdaf.merge(None, [vdaf.decode_agg_share(tally.agg_share) for tally in parts])
     return Tally(
-        count=sum(tally.count for tally in found),
+        count=sum(tally.count for tally in parts),
         checksum=checksum.to_bytes(CHECKSUM_SIZE, "big"),
-        first_time=min(tally.first_time for tally in found),
-        last_time=max(tally.last_time for tally in found),
+        first_time=min(tally.first_time for tally in parts),
+        last_time=max(tally.last_time for tally in parts),
         agg_share=vdaf.encode_agg_share(merged),
     )

@@ -106,20 +106,20 @@ def open_reports(
 ) -> list[Counted | Rejection]:
     """What each report adds, or why it does not count: all ciphertexts are opened first, then all tokens checked, then
     each payload read. A rejection after a good token includes its nullifier: it stays spent (P10)."""
-    found: dict[int, Counted | ReportRejected] = {}
+    verdicts: dict[int, Counted | ReportRejected] = {}
     spent: dict[int, bytes] = {}
-    contents = _opened(party, reports, crypto, found)
+    contents = _open_reports(party, reports, crypto, verdicts)
     nullifiers = _nullifiers(party.verifier, list(contents.values()), crypto)
     for (at, one), nullifier in zip(contents.items(), nullifiers, strict=True):
         if isinstance(nullifier, ReportRejected):
-            found[at] = nullifier
+            verdicts[at] = nullifier
             continue
         spent[at] = nullifier
         try:
-            found[at] = Counted(nullifier, *party.reading.read(reports[at].report_id, one.payload))
+            verdicts[at] = Counted(nullifier, *party.reading.read(reports[at].report_id, one.payload))
         except ReportRejected as rejected:
-            found[at] = rejected
-    return [_verdict(report, found[at], spent.get(at)) for at, report in enumerate(reports)]
+            verdicts[at] = rejected
+    return [_verdict(report, verdicts[at], spent.get(at)) for at, report in enumerate(reports)]
 
 
 def _nullifiers(
@@ -136,13 +136,12 @@ def _nullifiers(
     return binding.check_tokens([one.token for one in contents], verifier, verify)
 
 
-def _opened(
+def _open_reports(
     party: AnalyzerParty,
     reports: Sequence[OneServerReport],
     crypto: JobCrypto,
     found: dict[int, Counted | ReportRejected],
 ) -> dict[int, Contents]:
-    """The contents of every report that opens, by its position."""
     task = party.task
     due = [at for at, report in enumerate(reports) if report.sealed.config_id == task.hpke_config.id]
     for at in set(range(len(reports))).difference(due):

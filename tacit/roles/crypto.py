@@ -42,7 +42,7 @@ class _OneByOne:
             opener = hpke.Opener(suite, key_pair, info)
         except CryptoError as error:
             return [error] * len(sealed)
-        return [_opened(opener, *share) for share in sealed]
+        return [_open(opener, *share) for share in sealed]
 
     def verify_tokens(self, verifier: TokenVerifier, tokens: Sequence[bytes]) -> Sequence[bool]:
         return [_holds(verifier, token) for token in tokens]
@@ -52,7 +52,7 @@ OPENSSL: JobCrypto = _OneByOne()
 """One by one, through OpenSSL."""
 
 
-def _opened(opener: hpke.Opener, enc: bytes, aad: bytes, ciphertext: bytes) -> bytes | CryptoError:
+def _open(opener: hpke.Opener, enc: bytes, aad: bytes, ciphertext: bytes) -> bytes | CryptoError:
     try:
         return opener.open(enc, aad, ciphertext)
     except CryptoError as error:

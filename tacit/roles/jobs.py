@@ -160,14 +160,14 @@ def prepare_leader(
     def give_up(report: bytes, error: Exception) -> tuple[LeaderJob, list[Rejection]]:
         return _NO_LEADER_JOB, [_internal(report[:REPORT_ID_SIZE], error)]
 
-    parts = _isolated(prepare, give_up, reports)
+    parts = _isolate_failures(prepare, give_up, reports)
     return LeaderJob.joined([job for job, _ in parts]), [rejection for _, some in parts for rejection in some]
 
 
 def _lead(
     party: Party, reports: list[ReportSlices], now: float, crypto: JobCrypto, seen: Seen | None, *, bounded: bool
 ) -> tuple[LeaderJob, list[Rejection]]:
-    good, shares, rejected = _opened(party, reports, now, 0.0, crypto)
+    good, shares, rejected = _open_reports(party, reports, now, 0.0, crypto)
     batch = party.batch.leader(
         [reports[at].report_id for at in good],
         [reports[at].public_share for at in good],
@@ -176,8 +176,8 @@ def _lead(
     )
     for at, (_, nullifier), error in zip(good, shares, batch.errors, strict=True):
         if error is not None:
-            rejected[at] = _unverified(reports[at], nullifier, malformed=isinstance(error, DecodeError))
-    kept = _kept(good, batch.errors)
+            rejected[at] = _reject_unverified(reports[at], nullifier, malformed=isinstance(error, DecodeError))
+    kept = _kept_places(good, batch.errors)
     inits = [join_verify_init(reports[at], outbound) for at, outbound in zip(kept, batch.outbounds, strict=True)]
     rows = _rows(reports, good, shares, batch, seen)
     return LeaderJob(rows, inits, batch.seeds), _in_order(rejected)
@@ -230,11 +230,11 @@ def prepare_helper(
     def give_up(report: ReportSlices, error: Exception) -> HelperJob:
         return HelperJob([report.report_id], Rows([], [], [], b""), [], [_internal(report.report_id, error)])
 
-    return HelperJob.joined(_isolated(lambda some: _help(party, some, now, crypto, seen), give_up, reports))
+    return HelperJob.joined(_isolate_failures(lambda some: _help(party, some, now, crypto, seen), give_up, reports))
 
 
 def _help(party: Party, reports: Sequence[ReportSlices], now: float, crypto: JobCrypto, seen: Seen | None) -> HelperJob:
-    good, shares, rejected = _opened(party, reports, now, CLOCK_LEEWAY, crypto)
+    good, shares, rejected = _open_reports(party, reports, now, CLOCK_LEEWAY, crypto)
     batch = party.batch.helper(
         [reports[at].report_id for at in good],
         [reports[at].public_share for at in good],
@@ -244,7 +244,7 @@ def _help(party: Party, reports: Sequence[ReportSlices], now: float, crypto: Job
     for at, (share, nullifier), error in zip(good, shares, batch.errors, strict=True):
         if error is not None:
             malformed = _is_malformed(party, reports[at].public_share, share)
-            rejected[at] = _unverified(reports[at], nullifier, malformed=malformed)
+            rejected[at] = _reject_unverified(reports[at], nullifier, malformed=malformed)
     rows = _rows(reports, good, shares, batch, seen)
     return HelperJob([report.report_id for report in reports], rows, batch.outbounds, _in_order(rejected))
 
@@ -259,7 +259,7 @@ def _is_malformed(party: Party, public_share: bytes, input_share: bytes) -> bool
     return False
 
 
-def _opened(
+def _open_reports(
     party: Party, reports: Sequence[ReportSlices], now: float, leeway: float, crypto: JobCrypto
 ) -> tuple[list[int], list[Opened], dict[int, Rejection]]:
     """The positions in ``reports`` of those that opened, their shares, and the rejections of the others by position. A
@@ -274,11 +274,11 @@ def _opened(
         try:
             good[at] = party.input_share(payload), nullifier
         except DecodeError:
-            rejected[at] = _unverified(reports[at], nullifier, malformed=True)
+            rejected[at] = _reject_unverified(reports[at], nullifier, malformed=True)
     return list(good), list(good.values()), rejected
 
 
-def _kept(good: Sequence[int], errors: Sequence[Exception | None]) -> list[int]:
+def _kept_places(good: Sequence[int], errors: Sequence[Exception | None]) -> list[int]:
     return [at for at, error in zip(good, errors, strict=True) if error is None]
 
 
@@ -291,7 +291,7 @@ def _rows(
 ) -> Rows:
     """The rows of the reports that passed verification."""
     verified = [share for share, error in zip(shares, batch.errors, strict=True) if error is None]
-    kept = [reports[at] for at in _kept(good, batch.errors)]
+    kept = [reports[at] for at in _kept_places(good, batch.errors)]
     if seen is not None:
         for report, (share, _) in zip(kept, verified, strict=True):
             seen(report.report_id, share)
@@ -303,7 +303,7 @@ def _rows(
     )
 
 
-def _unverified(report: ReportSlices, nullifier: bytes, *, malformed: bool) -> Rejection:
+def _reject_unverified(report: ReportSlices, nullifier: bytes, *, malformed: bool) -> Rejection:
     if malformed:
         return Rejection(report.report_id, ReportError.INVALID_MESSAGE, "share-malformed", nullifier)
     return Rejection(report.report_id, ReportError.VDAF_VERIFY_ERROR, "proof", nullifier)
@@ -321,7 +321,7 @@ def _internal(report_id: bytes, error: Exception) -> Rejection:
 _NO_LEADER_JOB = LeaderJob(Rows([], [], [], b""), [], b"")
 
 
-def _isolated(
+def _isolate_failures(
     work: Callable[[Sequence[Report]], Part], give_up: Callable[[Report, Exception], Part], reports: Sequence[Report]
 ) -> list[Part]:
     """Run ``work`` on all reports at once; where that fails, on halves, down to the one report that causes the
@@ -334,4 +334,4 @@ def _isolated(
         if not reports:
             raise
     half = len(reports) // 2
-    return _isolated(work, give_up, reports[:half]) + _isolated(work, give_up, reports[half:])
+    return _isolate_failures(work, give_up, reports[:half]) + _isolate_failures(work, give_up, reports[half:])

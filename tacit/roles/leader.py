@@ -91,7 +91,6 @@ def match_response(report_ids: Sequence[bytes], response: AggregationJobResp) ->
 
 
 def refused_by_helper(report_id: bytes, nullifier: bytes, resp: VerifyResp) -> Rejection | None:
-    """The Helper's rejection of a report, if it is one."""
     if resp.verify_resp_type is not VerifyRespType.REJECT:
         return None
     code = resp.report_error

@@ -85,14 +85,14 @@ def _plaintexts(
     task = party.task
     config = task.hpke_config(party.role)
     prefix = task.aad_prefix
-    found = crypto.open_all(
+    opened = crypto.open_all(
         party.key_pair,
         Suite(config.kem_id, config.kdf_id, config.aead_id),
         task.version.input_share_info(party.role),
         [(reports[at].enc, prefix + reports[at].head, reports[at].payload) for at in due],
     )
     plaintexts: dict[int, bytes] = {}
-    for at, plaintext in zip(due, found, strict=True):
+    for at, plaintext in zip(due, opened, strict=True):
         if isinstance(plaintext, CryptoError):
             refused[at] = ReportRejected(ReportError.HPKE_DECRYPT_ERROR, "hpke-decrypt")
         else:

@@ -94,7 +94,7 @@ class MessageCounter:
         return Tally(task.cells, numbers, fillers, malformed)
 
 
-def shuffled(bundles: bytes | bytearray, size: int, most: int, entropy: Entropy) -> Iterator[bytes]:
+def shuffle(bundles: bytes | bytearray, size: int, most: int, entropy: Entropy) -> Iterator[bytes]:
     """The messages of all bundles, of ``size`` bytes each, in a random order, every order being equally likely: in
     groups of ``most``, the last one with the rest. The order is drawn at once, and takes 4 bytes for each message;
     groups are put together one by one. ``ValueError`` for a part of a message."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 
 from tacit.errors import Refusal
-from tacit.recipe.census import STDERRS, Attested, attested, census_for
+from tacit.recipe.census import STDERRS, Attested, attest, census_for
 from tacit.recipe.context import Context
 from tacit.recipe.encoder_specs import Attributes, conjunction
 from tacit.recipe.model import Recipe
@@ -28,7 +28,7 @@ def population_allowed(recipe: Recipe, policy: Policy, context: Context) -> str 
 def attributes_allowed(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """Criteria, and the attributes that a census asks for, come from the policy's ``attributes`` and the values that it
     lists for each."""
-    for name, values in _named(recipe):
+    for name, values in _named_attributes(recipe):
         allowed = policy.attributes.get(name)
         if allowed is None:
             known = ", ".join(sorted(policy.attributes))
@@ -39,7 +39,7 @@ def attributes_allowed(recipe: Recipe, policy: Policy, context: Context) -> str 
     return None
 
 
-def _named(recipe: Recipe) -> Iterable[tuple[str, tuple[str, ...]]]:
+def _named_attributes(recipe: Recipe) -> Iterable[tuple[str, tuple[str, ...]]]:
     for name, value in sorted(recipe.criteria.items()):
         yield name, (value,)
     if isinstance(recipe.question.encoder, Attributes):
@@ -76,7 +76,7 @@ def floor_attested(recipe: Recipe, policy: Policy, context: Context) -> str | No
     the number on which the recipe's dummies rely."""
     if not recipe.criteria:
         return None
-    found = _attested(recipe, policy, context, policy.min_audience)
+    found = _attest(recipe, policy, context, policy.min_audience)
     return found if isinstance(found, str) else _dummies_spread(recipe, found)
 
 
@@ -86,11 +86,11 @@ def devices_attested(recipe: Recipe, policy: Policy, context: Context) -> str | 
     importance = recipe.sampling.importance
     if importance is None or importance.devices is None:
         return None
-    found = _attested(recipe, policy, context, importance.devices)
+    found = _attest(recipe, policy, context, importance.devices)
     return found if isinstance(found, str) else None
 
 
-def _attested(recipe: Recipe, policy: Policy, context: Context, needed: int) -> Attested | str:
+def _attest(recipe: Recipe, policy: Policy, context: Context, needed: int) -> Attested | str:
     """What a census attests about the recipe's audience, or the refusal if that is less than ``needed`` devices."""
     wanted = conjunction(recipe.criteria) if recipe.criteria else "any attributes"
     age = policy.census_max_age_seconds
@@ -101,7 +101,7 @@ def _attested(recipe: Recipe, policy: Policy, context: Context, needed: int) -> 
             f"one that attests at least {needed} devices would pass"
         )
     try:
-        found = attested(census, recipe.criteria)
+        found = attest(census, recipe.criteria)
     except Refusal as refusal:
         return refusal.detail
     if found.floor >= needed:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.ledger.account import Account, Charge, ChargeState
 from tacit.ledger.balance import balance
 from tacit.ledger.budget import Verdict, judge, largest_epsilon
@@ -105,7 +105,7 @@ def _delta_left(verdict: Verdict, account: Account) -> Decimal:
     return max(Decimal(0), claims_delta(account) - sum((cost.delta for cost in verdict.others), Decimal(0)))
 
 
-def overspent(policy: Policy, charges: Sequence[Charge], now: float) -> dict[str, list[str]]:
+def find_overspent(policy: Policy, charges: Sequence[Charge], now: float) -> dict[str, list[str]]:
     """The accounts of ``policy`` in which some period holds more than it may, as a whole or of one analyst: by name,
     with what is wrong in words."""
     found: dict[str, list[str]] = {}
@@ -138,7 +138,7 @@ def _parts_of(name: str, policy: Policy, charges: Sequence[Charge]) -> Iterator[
 
 def over_budget(charge: Charge, verdict: Verdict, account: Account, largest: Decimal | None) -> str:
     """The text of a refusal: what is spent, what the recipe adds, and what would pass."""
-    spent = f"account {account.name}, {counted(len(verdict.others), 'recipe')} in {period_text(account.window_seconds)}"
+    spent = f"account {account.name}, {plural(len(verdict.others), 'recipe')} in {period_text(account.window_seconds)}"
     if not charge.cost.epsilon.is_finite():
         return f"{spent}: this recipe's claim is unbounded, which fits into no account"
     deltas = sum((cost.delta for cost in verdict.others), Decimal(0))
@@ -160,7 +160,7 @@ def over_budget(charge: Charge, verdict: Verdict, account: Account, largest: Dec
 def period_text(seconds: int) -> str:
     """An account's period in words."""
     days, rest = divmod(seconds, 86400)
-    return counted(seconds, "second") if rest else counted(days, "day")
+    return plural(seconds, "second") if rest else plural(days, "day")
 
 
 def _places(value: Decimal, *, up: bool) -> str:

@@ -10,7 +10,7 @@ from tacit.methods.base.method import Method
 from tacit.methods.base.proof import NORM_PROOF, NormProof
 from tacit.methods.base.statistics import STATISTICS
 from tacit.methods.registry import METHODS
-from tacit.models.forms import form_of, known, unsupported
+from tacit.models.forms import find_form, form_of, unsupported
 from tacit.ohttp import SIZE_CLASSES
 from tacit.recipe.context import Context
 from tacit.recipe.derive import members_of, mode_of_close, norm_proof_of, randomizer_of, shape_of, vdaf_of
@@ -19,7 +19,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.randomised import VdafSpec
 from tacit.rules.detail import Bound, Detail, at_least, at_most, exactly, one_of
-from tacit.time_format import moment
+from tacit.time_format import format_second
 
 B = "batch.min_batch_size"
 EXPECTED = "batch.expected_contributions"
@@ -33,7 +33,7 @@ _ONE_ELEMENT = ("Prio3Count", "Prio3Sum", "Prio3CountVec")
 
 def model_supported(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """``model`` is one that this version knows; for any other recipe no further rule is applied."""
-    return None if known(recipe.model) is not None else unsupported(recipe.model)
+    return None if find_form(recipe.model) is not None else unsupported(recipe.model)
 
 
 def randomizer_allowed(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -272,8 +272,9 @@ def interval_aligned(recipe: Recipe, policy: Policy, context: Context) -> str | 
     interval = recipe.interval
     start, duration = (-(-seconds // precision) * precision for seconds in (interval.start, interval.duration))
     return Detail(
-        f"start {moment(interval.start)} and duration {interval.duration} must be multiples of {precision} seconds; "
-        f"{moment(start)} and {duration} are the next",
+        f"start {format_second(interval.start)} and duration {interval.duration} must be multiples of "
+        f"{precision} seconds; "
+        f"{format_second(start)} and {duration} are the next",
         exactly(interval__start=start, interval__duration=duration),
     )
 
@@ -283,7 +284,9 @@ def interval_over(recipe: Recipe, policy: Policy, context: Context) -> str | Non
     if context.now < recipe.interval.end:
         return None
     end, now = recipe.interval.end, int(context.now)
-    words = f"the interval ended at {moment(end)}, {now - end} seconds ago; it must end after {moment(now)}"
+    words = (
+        f"the interval ended at {format_second(end)}, {now - end} seconds ago; it must end after {format_second(now)}"
+    )
     return Detail(words, {"interval.start": Bound(above=now - recipe.interval.duration)})
 
 
@@ -309,12 +312,12 @@ def outside_epoch(recipe: Recipe, start: int, end: int) -> str:
     interval, epoch = recipe.interval, recipe.token.epoch
     latest = end - interval.duration
     fitting = (
-        f"a start from {moment(start)} to {moment(latest)} passes"
+        f"a start from {format_second(start)} to {format_second(latest)} passes"
         if latest >= start
         else f"a duration of {interval.duration} needs an issuer with longer epochs, at most {end - start} passes"
     )
-    asked = f"{moment(interval.start)} to {moment(interval.end)}"
-    words = f"{asked} is not inside epoch {epoch}, {moment(start)} to {moment(end)}; {fitting}"
+    asked = f"{format_second(interval.start)} to {format_second(interval.end)}"
+    words = f"{asked} is not inside epoch {epoch}, {format_second(start)} to {format_second(end)}; {fitting}"
     if latest < start:
         return Detail(words, {**exactly(interval__start=start), **at_most("interval.duration", end - start)})
     return Detail(words, {"interval.start": Bound(at_least=start, at_most=latest)})

@@ -57,11 +57,11 @@ def _untrusted(kind: str, name: str, key: str, trusted: Mapping[str, str] | None
         return None
     known = trusted.get(name)
     if known is None:
-        return f"{kind} {name} is not trusted; {_listed(trusted)}"
+        return f"{kind} {name} is not trusted; {_list_names(trusted)}"
     return None if known == key else f"{kind} {name} has signing key {key}; the policy trusts {known}"
 
 
-def _listed(names: Iterable[str]) -> str:
+def _list_names(names: Iterable[str]) -> str:
     return f"the policy trusts {', '.join(sorted(names)) or 'nobody'}"
 
 
@@ -74,7 +74,7 @@ def aggregators_known(recipe: Recipe, policy: Policy, context: Context) -> str |
         pin = policy.aggregators.get(party.operator)
         if pin is None or (pin.url, pin.signing_key) != (party.url, party.signing_key):
             if pin is None:
-                return f"{role} {party.operator} is not trusted; {_listed(policy.aggregators)}"
+                return f"{role} {party.operator} is not trusted; {_list_names(policy.aggregators)}"
             has, wanted = (f"{one.url} with signing key {one.signing_key}" for one in (party, pin))
             return f"{role} {party.operator} is at {has}; the policy trusts {wanted}"
     return None

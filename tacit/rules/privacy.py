@@ -23,7 +23,7 @@ _SEARCHED = 1 << 14
 milliseconds."""
 
 
-def _computed(recipe: Recipe, policy: Policy, n: int | None = None) -> Claim:
+def _compute_claim(recipe: Recipe, policy: Policy, n: int | None = None) -> Claim:
     if recipe.batch.min_batch_size > policy.max_batch_size:
         raise Refusal("claim-not-computable", f"the claim is not computed for B over {policy.max_batch_size}")
     return claim_of(recipe, n)
@@ -54,7 +54,7 @@ def delta_cap(recipe: Recipe, policy: Policy, context: Context) -> str | None:
 def claim_mechanism(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """The named mechanism is the one from which the claim follows (docs/privacy.md)."""
     try:
-        wanted = _computed(recipe, policy).mechanism
+        wanted = _compute_claim(recipe, policy).mechanism
     except Refusal as refusal:
         return refusal.detail
     if recipe.privacy.mechanism == wanted:
@@ -66,7 +66,7 @@ def claim_mechanism(recipe: Recipe, policy: Policy, context: Context) -> str | N
 def claim_understated(recipe: Recipe, policy: Policy, context: Context) -> str | None:
     """No claimed epsilon is below the one recomputed from the parameters (docs/privacy.md)."""
     try:
-        computed = _computed(recipe, policy)
+        computed = _compute_claim(recipe, policy)
     except Refusal as refusal:
         return refusal.detail
     epsilon = recipe.privacy.epsilon
@@ -126,7 +126,7 @@ def claim_half_batch(recipe: Recipe, policy: Policy, context: Context) -> str | 
     ``max_epsilon_half_batch``, claim (b) at most ``max_epsilon_half_batch_with_relay`` where set (P17)."""
     half = recipe.batch.min_batch_size // 2
     try:
-        claim = _computed(recipe, policy, half)
+        claim = _compute_claim(recipe, policy, half)
     except Refusal as refusal:
         return f"at B/2 = {half}: {refusal.detail}"
     for epsilon, cap in _half_batch(recipe, claim, policy):

@@ -30,7 +30,7 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.quantity import in_words
 from tacit.recipe.randomised import Importance
 from tacit.rules.detail import Bound, Detail, at_least, at_most
-from tacit.time_format import moment
+from tacit.time_format import format_second
 
 B, RATE = "batch.min_batch_size", "sampling.rate"
 DEFAULT_RATE, INTENSITY = "sampling.importance.default_rate", "sampling.dummies.intensity"
@@ -219,7 +219,7 @@ def importance_in_time(recipe: Recipe, policy: Policy, context: Context) -> str 
         return None
     return Detail(
         f"{importance.devices} devices cannot be counted on to decide in time about a recipe that begins before it is "
-        f"taken up; a start after {moment(math.ceil(context.now))} would pass",
+        f"taken up; a start after {format_second(math.ceil(context.now))} would pass",
         {"interval.start": Bound(above=math.ceil(context.now))},
     )
 

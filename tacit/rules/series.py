@@ -16,7 +16,7 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.recipe.training import External, read_round_model
 from tacit.rules.detail import Detail, at_most, exactly
-from tacit.time_format import moment
+from tacit.time_format import format_second
 
 
 def series_missing(recipe: Recipe, policy: Policy, context: Context) -> str | None:
@@ -63,7 +63,7 @@ def series_donation(recipe: Recipe, policy: Policy, context: Context) -> str | N
         return None
     own, wanted = recipe.interval, series.window(recipe.series.index)
     if own != wanted:
-        has, must = (f"from {moment(one.start)} to {moment(one.end)}" for one in (own, wanted))
+        has, must = (f"from {format_second(one.start)} to {format_second(one.end)}" for one in (own, wanted))
         words = f"round {recipe.series.index} must last {must}, not {has}"
         return Detail(words, exactly(interval__start=wanted.start, interval__duration=wanted.duration))
     return donation_form(series)

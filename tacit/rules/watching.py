@@ -17,7 +17,7 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.watch_work import seconds_for, update_work, work_per_second
 from tacit.rules.budget import period_text
 from tacit.rules.detail import Detail, at_least, at_most, exactly
-from tacit.time_format import moment
+from tacit.time_format import format_second
 
 MAX_DECRYPTED = 1 << 20
 """Largest number that a server searches for in the exponent: with baby steps and giant steps, some milliseconds for a
@@ -89,8 +89,10 @@ def watch_period(recipe: Recipe, policy: Policy, context: Context) -> str | None
     if not isinstance(spec, Occurrences):
         return None
     if spec.end > start:
-        over = f"the last of {spec.steps} steps ends at {moment(spec.end)}, reports begin at {moment(start)}"
-        words = f"{over}; start the interval at {moment(spec.end)} or later, or use fewer or shorter steps"
+        over = (
+            f"the last of {spec.steps} steps ends at {format_second(spec.end)}, reports begin at {format_second(start)}"
+        )
+        words = f"{over}; start the interval at {format_second(spec.end)} or later, or use fewer or shorter steps"
         return Detail(words, at_least("interval.start", spec.end))
     if start - spec.start <= policy.max_watch_seconds:
         return None

@@ -222,8 +222,8 @@ async def read_body(request: web.Request, limit: int, media_type: str | None = N
     (``tacit.service.http.admission``).
     """
     if media_type is not None:
-        found = request.headers.getall("Content-Type", ())
-        require_media_type(found, media_type, request.headers.getall("Content-Encoding", ()))
+        content_types = request.headers.getall("Content-Type", ())
+        require_media_type(content_types, media_type, request.headers.getall("Content-Encoding", ()))
     if request.content_length is not None and request.content_length > limit:
         raise too_large(limit)
     stream = request.content
@@ -319,7 +319,7 @@ def abort_of(app: web.Application, error: Exception) -> Abort:
     if isinstance(error, Abort):
         return error
     if isinstance(error, Refusal):
-        return refused(error)
+        return abort_of_refusal(error)
     if isinstance(error, DecodeError | CryptoError):
         return status_abort(HTTPStatus.BAD_REQUEST, str(error))
     if isinstance(error, TransportError):
@@ -327,7 +327,7 @@ def abort_of(app: web.Application, error: Exception) -> Abort:
     return own_fault(app[SERVICE_NAME], app[SERVICE_ENV], error)
 
 
-def refused(refusal: Refusal) -> Abort:
+def abort_of_refusal(refusal: Refusal) -> Abort:
     """The problem for a rule that refused a peer's request."""
     return Abort(REFUSAL_PREFIX + refusal.rule, refusal.detail, status=422, title="A rule refused the request.")
 

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 from tacit.service.app import ServiceEnv
-from tacit.service.base.random_order import shuffled
+from tacit.service.base.random_order import shuffle
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -74,7 +74,7 @@ class Batcher(Generic[Item, Result]):
         if waiting:
             _end_with(
                 [future for _, future in waiting],
-                self._start(self._exchange(shuffled(waiting, self._deps.entropy))),
+                self._start(self._exchange(shuffle(waiting, self._deps.entropy))),
             )
 
     async def _exchange(self, waiting: Sequence[tuple[Item, asyncio.Future[Result]]]) -> None:

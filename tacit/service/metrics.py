@@ -69,12 +69,12 @@ class Coarse:
 
     def publish(self, series: Series, amount: int) -> None:
         """Add ``amount`` (>= 0) of a past period to what is shown."""
-        if added := self._rounded(amount):
+        if added := self._round(amount):
             self._shown[series] = self._shown.get(series, 0) + added
 
     def level(self, series: Series, amount: int) -> None:
         """Show a level, rounded, until it is read again."""
-        self._shown[series] = self._rounded(amount)
+        self._shown[series] = self._round(amount)
 
     def show(self, series: Series, rounded: int) -> None:
         """Show the value to which a level was rounded before."""
@@ -98,7 +98,7 @@ class Coarse:
         self._open.clear()
         self._window = window
 
-    def _rounded(self, amount: int) -> int:
+    def _round(self, amount: int) -> int:
         if amount <= 0:
             return 0
         return (amount + uniform_below(GRANULARITY, self._draw)) // GRANULARITY * GRANULARITY
@@ -194,16 +194,16 @@ class Metrics:
             return
         try:
             async with asyncio.timeout(READ_SECONDS):
-                found = await read()
+                reading = await read()
         except Exception:  # an error of one source must not break the page; the service itself reports what it means
             self._exact.pop(shown.name, None)
             return
         if shown.rule is Rule.EXACT:
-            self._exact[shown.name] = found
+            self._exact[shown.name] = reading
         elif shown.rule is Rule.LEVEL:
-            self._look(shown, found)
+            self._look(shown, reading)
         else:
-            self._grow(shown, found)
+            self._grow(shown, reading)
         self._read_in[shown.name] = period
         if shown.rule is Rule.LEVEL:
             self._write_levels(shown)

@@ -106,9 +106,9 @@ def _endpoint(route: OperatorRoute, app: web.Application) -> Callable[[web.Reque
     async def handle(request: web.Request) -> web.Response:
         request.app[CALLERS].require(request, ROLE)
         require_known_query(route, request)
-        found = await route.handler(app, request)
+        answer = await route.handler(app, request)
         headers = {"Content-Type": media_types.JSON}
-        return web.Response(status=route.status, body=found.model_dump_json().encode(), headers=headers)
+        return web.Response(status=route.status, body=answer.model_dump_json().encode(), headers=headers)
 
     return handle
 
@@ -144,10 +144,10 @@ async def list_jobs(app: web.Application, request: web.Request) -> JobPage:
 
 
 async def _jobs(app: web.Application) -> list[Job]:
-    found = background_jobs(app[STEPS])
+    jobs = background_jobs(app[STEPS])
     for kind in app[OPERATED].jobs:
-        found += await kind.jobs()
-    return found
+        jobs += await kind.jobs()
+    return jobs
 
 
 async def retry_job(app: web.Application, request: web.Request) -> RetriedDocument:
@@ -172,9 +172,9 @@ async def show_rejections(app: web.Application, _request: web.Request) -> Reject
         if _metric(app, one) in _CAUSES
     ]
     causes += [
-        CauseDocument(cause=found[1].replace("_", "-"), count=one.value, rule=_rule(app, one))
+        CauseDocument(cause=match[1].replace("_", "-"), count=one.value, rule=_rule(app, one))
         for one in samples
-        if (found := _WITNESS.fullmatch(one.name))
+        if (match := _WITNESS.fullmatch(one.name))
     ]
     requests = [
         RequestsDocument(route=one.labels["route"], status=one.labels["status"], count=one.value)

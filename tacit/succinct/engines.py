@@ -20,7 +20,7 @@ from tacit.methods.base.estimate import Estimate
 from tacit.methods.base.method import Method
 from tacit.methods.estimators.affine import AffineEstimator
 from tacit.methods.estimators.succinct_histogram import SuccinctHistogramEstimator
-from tacit.methods.succinct_histogram.channels import PublicComponents, decoded
+from tacit.methods.succinct_histogram.channels import PublicComponents, decode_channels
 from tacit.methods.succinct_histogram.histogram import BETA, PaperHistogram
 from tacit.succinct.tree import (
     CONFIDENCE,
@@ -173,7 +173,7 @@ class PaperEngine(Engine[PaperHistogram]):
             column = histogram.oracle.column(item)
             return sum(sign == 1 - 2 * (column >> row & 1) for row, sign in signs)
 
-        rows = [(-agreeing(item), item) for item in decoded(histogram, publics)]
+        rows = [(-agreeing(item), item) for item in decode_channels(histogram, publics)]
         best = [(item, -count) for count, item in sorted(rows) if self._share(-count, len(publics)) > 0][:MAX_TOP]
         items, counts = [item for item, _ in best], [count for _, count in best]
         return {"items": items, "agreeing": counts, "accepted": len(publics), "outside": agreeing(0)}

@@ -73,13 +73,13 @@ def count_supports(reports: Reports, prefixes: Sequence[int], prefix_bits: int, 
         raise ValueError(f"at most {MAX_FREE_BITS} free bits and {MAX_ITEM_BITS} bits in all can be counted")
     if any(not 0 <= prefix < 1 << prefix_bits for prefix in prefixes):
         raise ValueError(f"a prefix must have {prefix_bits} bits")
-    first, *more = (_counted(part, prefixes, prefix_bits, free_bits) for part in reports.parts())
+    first, *more = (_count_supports(part, prefixes, prefix_bits, free_bits) for part in reports.parts())
     for part in more:
         first = [array("i", map(add, row, other)) for row, other in zip(first, part, strict=True)]
     return first
 
 
-def _counted(reports: Reports, prefixes: Sequence[int], prefix_bits: int, free_bits: int) -> list[array[int]]:
+def _count_supports(reports: Reports, prefixes: Sequence[int], prefix_bits: int, free_bits: int) -> list[array[int]]:
     found: list[array[int]] = []
     for start in range(0, len(prefixes), LANES):
         chosen = prefixes[start : start + LANES]

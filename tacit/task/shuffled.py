@@ -59,9 +59,9 @@ class Bundling:
             )
         numbers = [cell for cell, count in enumerate(counts) for _ in range(count)]
         numbers += [self.filler] * (self.messages - total)
-        return b"".join(self._sealed(numbers[at], entropy) for at in permutation(self.messages, entropy))
+        return b"".join(self._seal(numbers[at], entropy) for at in permutation(self.messages, entropy))
 
-    def _sealed(self, number: int, entropy: Entropy) -> bytes:
+    def _seal(self, number: int, entropy: Entropy) -> bytes:
         task, plaintext = self.task, number.to_bytes(number_size(self.task.cells), "big")
         public_key = task.hpke_config.public_key
         enc, sealed = hpke.seal(task.suite, public_key, task.info, task.recipe_hash, plaintext, entropy)

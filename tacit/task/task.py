@@ -181,7 +181,6 @@ class Task:
 
     @property
     def batch_mode(self) -> BatchMode:
-        """The DAP batch mode of the task."""
         return self.configuration.batch_mode
 
     @property

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from tacit.errors import DecodeError
 from tacit.fast_paths import CANONICAL
-from tacit.validation_words import reason_of, shown
+from tacit.validation_words import quote_value, reason_of
 
 MAX_INTEGER = 2**53 - 1
 """Largest integer that RFC 8785 can carry."""
@@ -82,7 +82,7 @@ def parse_json(data: bytes, what: str) -> Any:
         found: dict[str, Any] = {}
         for name, value in members:
             if name in found:
-                raise DecodeError(f"{what}: member {shown(name)} appears twice")
+                raise DecodeError(f"{what}: member {quote_value(name)} appears twice")
             found[name] = value
         return found
 
@@ -112,11 +112,11 @@ def parse_canonical(data: bytes, what: str) -> dict[str, Any]:
     return value
 
 
-def validated(model: type[M], value: Any, what: str) -> M:
+def validate(model: type[M], value: Any, what: str) -> M:
     """Validate ``value`` as a frozen model. Raises DecodeError with one line that names the first wrong member."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(shown(str(part)) for part in first["loc"]) or "document"
+        where = ".".join(quote_value(str(part)) for part in first["loc"]) or "document"
         raise DecodeError(f"{what}: {where}: {reason_of(first)}") from error

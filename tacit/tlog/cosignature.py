@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from tacit.errors import CryptoError, DecodeError
 from tacit.signing import SIGNATURE_SIZE, SigningKey, verify
-from tacit.time_format import calendar
+from tacit.time_format import format_time
 from tacit.tlog.checkpoint import COSIGNATURE, Note, NoteKey, NoteSignature
 
 MAX_SKEW_SECONDS = 300
@@ -84,8 +84,8 @@ class Quorum:
             if len(made) < self.k:
                 raise CryptoError(f"{few}, but needs {self.k}")
             raise CryptoError(
-                f"{few}, but needs {self.k}: the log's newest checkpoint is of {calendar(made[-1])}, this machine's "
-                f"clock says {calendar(now)}"
+                f"{few}, but needs {self.k}: the log's newest checkpoint is of {format_time(made[-1])}, this machine's "
+                f"clock says {format_time(now)}"
             )
 
     def times(self, note: Note) -> Sequence[int | None]:

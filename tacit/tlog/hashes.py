@@ -13,7 +13,7 @@ from pydantic import Field
 
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
-from tacit.tlog.canonical import canonical_bytes, validated
+from tacit.tlog.canonical import canonical_bytes, validate
 from tacit.tlog.entries import HASH_TEXT, MAX_PROOF, parsed_piece
 from tacit.tlog.fields import Body, Count, Hash
 from tacit.tlog.merkle import HASH_SIZE, NodeReader, node_hash, prove_consistency, reads_of
@@ -76,7 +76,7 @@ class Hashes:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Inverse of ``encode``. Raises DecodeError."""
-        wire = validated(HashesBody, parsed_piece(data, "hashes"), "hashes")
+        wire = validate(HashesBody, parsed_piece(data, "hashes"), "hashes")
         leaves = unb64url(wire.leaves)
         if len(leaves) % HASH_SIZE or len(leaves) > 2 * BLOCK * HASH_SIZE:
             raise DecodeError("hashes: not at most two blocks of hashes")

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field
 
-from tacit.tlog.canonical import canonical_bytes, validated
+from tacit.tlog.canonical import canonical_bytes, validate
 from tacit.tlog.entries import MAX_NOTE_SIZE, BundleEntry, EntryBody, encoded_entry, entry_of, note_of, parsed_piece
 from tacit.tlog.fields import Blob, Body, Count, Name
 
@@ -62,7 +62,7 @@ class KeySets:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Inverse of ``encode``. Raises DecodeError."""
-        wire = validated(KeySetsBody, parsed_piece(data, "key sets"), "key sets")
+        wire = validate(KeySetsBody, parsed_piece(data, "key sets"), "key sets")
         return cls(note_of(wire.checkpoint), tuple(map(entry_of, wire.entries)))
 
 

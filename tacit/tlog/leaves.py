@@ -20,7 +20,7 @@ from pydantic import Field
 from tacit.codec import b64url, unb64url
 from tacit.errors import DecodeError
 from tacit.signing import SIGNATURE_SIZE, Signer, verify
-from tacit.tlog.canonical import canonical_bytes, parse_canonical, validated
+from tacit.tlog.canonical import canonical_bytes, parse_canonical, validate
 from tacit.tlog.fields import Blob, Body, Name
 
 LEAF_VERSION = 1
@@ -78,14 +78,14 @@ class SignedLeaf:
         the leaf; the signature is checked by ``verify``."""
         if len(data) > MAX_ENTRY_SIZE:
             raise DecodeError(f"leaf has {len(data)} bytes, but an entry holds at most {MAX_ENTRY_SIZE}")
-        return _decoded(data)
+        return _decode(data)
 
     def body_as(self, model: builtins.type[B]) -> B:
         """The body as ``model``. Raises DecodeError."""
         if self._body_bytes:
             found: B = _body_of(model, self.type, self._body_bytes)  # type: ignore[assignment]
             return found
-        return validated(model, dict(self.body), self.type.value)
+        return validate(model, dict(self.body), self.type.value)
 
     def body_bytes(self) -> bytes:
         """The body as canonical JSON (JCS), which is what is signed."""
@@ -97,11 +97,11 @@ class SignedLeaf:
 
 
 @lru_cache(maxsize=LEAVES_KEPT)
-def _decoded(data: bytes) -> SignedLeaf:
+def _decode(data: bytes) -> SignedLeaf:
     """The leaf in ``data``; cached, because readers of a log decode the same bytes at each fetch."""
     content = parse_canonical(data, "leaf")
     _check_known(content.get("type"), content.get("version"))
-    envelope = validated(Envelope, content, "leaf")
+    envelope = validate(Envelope, content, "leaf")
     return SignedLeaf(
         LeafType(envelope.type),
         envelope.body,
@@ -121,7 +121,7 @@ def _body_within(data: bytes, content: Mapping[str, Any]) -> bytes:
 @lru_cache(maxsize=LEAVES_KEPT)
 def _body_of(model: type[Body], leaf_type: LeafType, body: bytes) -> Body:
     """The model of these canonical bytes: frozen, and a pure function of them, asked for again at each fetch."""
-    return validated(model, parse_canonical(body, leaf_type.value), leaf_type.value)
+    return validate(model, parse_canonical(body, leaf_type.value), leaf_type.value)
 
 
 def _check_known(leaf_type: object, version: object) -> None:

@@ -16,7 +16,7 @@ from typing import Annotated, Self
 from pydantic import Field
 
 from tacit.codec import b64url, unb64url
-from tacit.tlog.canonical import canonical_bytes, validated
+from tacit.tlog.canonical import canonical_bytes, validate
 from tacit.tlog.entries import (
     HASH_TEXT,
     MAX_NOTE_SIZE,
@@ -66,7 +66,7 @@ class Head:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Inverse of ``encode``. Raises DecodeError."""
-        wire = validated(HeadBody, parsed_piece(data, "head"), "head")
+        wire = validate(HeadBody, parsed_piece(data, "head"), "head")
         return cls(note_of(wire.checkpoint), tuple(unb64url(digest) for digest in wire.pages))
 
 
@@ -105,5 +105,5 @@ def _page(entries: Sequence[bytes]) -> bytes:
 def decode_page(data: bytes) -> tuple[BundleEntry, ...]:
     """The entries of a page; cached, since all readers of one tree in a process read the same pages. Raises
     DecodeError."""
-    wire = validated(PageBody, parsed_piece(data, "page"), "page")
+    wire = validate(PageBody, parsed_piece(data, "page"), "page")
     return tuple(map(entry_of, wire.entries))

@@ -25,7 +25,7 @@ def padded_b64url(data: bytes) -> str:
     return text + "=" * (-len(text) % 4)
 
 
-def unpadded(text: str, what: str) -> bytes:
+def unpad_b64url(text: str, what: str) -> bytes:
     """Inverse of ``padded_b64url``; absent padding is accepted, wrong padding is not. Raises
     ``DecodeError``."""
     bare = text.rstrip("=")
@@ -108,7 +108,7 @@ def _key(entry: object) -> DirectoryKey:
     if token_type is None:
         raise DecodeError("issuer directory holds a key without a type")
     return DirectoryKey(
-        token_key=unpadded(entry["token-key"], "token-key"),
+        token_key=unpad_b64url(entry["token-key"], "token-key"),
         token_type=token_type,
         not_before=_number(entry, "not-before"),
         not_after=_number(entry, "not-after"),

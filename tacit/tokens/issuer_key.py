@@ -64,7 +64,7 @@ class IssuerKey:
     def from_pem(cls, pem: bytes) -> IssuerKey:
         """Load an unencrypted PEM private key of any origin; its numbers are checked. Raises ``DecodeError``."""
         try:
-            return cls._checked(serialization.load_pem_private_key(pem, password=None))
+            return cls._check(serialization.load_pem_private_key(pem, password=None))
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
             raise DecodeError("issuer key cannot be loaded") from error
 
@@ -77,12 +77,12 @@ class IssuerKey:
         """
         try:
             key = serialization.load_der_private_key(der, password=None, unsafe_skip_rsa_key_validation=True)
-            return cls._checked(key)
+            return cls._check(key)
         except (ValueError, TypeError, ArithmeticError, UnsupportedAlgorithm) as error:
             raise DecodeError("issuer key cannot be loaded") from error
 
     @classmethod
-    def _checked(cls, key: object) -> IssuerKey:
+    def _check(cls, key: object) -> IssuerKey:
         if not isinstance(key, rsa.RSAPrivateKey):
             raise DecodeError("issuer key is not an RSA key")
         loaded = cls.from_private_key(key)

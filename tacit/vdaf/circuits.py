@@ -168,7 +168,7 @@ class ChunkedRangeCheck(Circuit[M]):
     def wires(self, meas: Sequence[int], joint_rand: Sequence[int], num_shares: int) -> list[int]:
         modulus = self.field.MODULUS
         share_of_one = inverse_of(self.field, num_shares)
-        padded = self._padded(meas)
+        padded = self._pad(meas)
         wires = [0] * (2 * len(padded))
         powers = self._scaled_powers([1] * self.JOINT_RAND_LEN, joint_rand)
         wires[0::2] = [power * m % modulus for power, m in zip(powers, padded, strict=True)]
@@ -180,7 +180,7 @@ class ChunkedRangeCheck(Circuit[M]):
     ) -> list[int]:
         """As in the base class, but the powers take the weights in, which saves half of the reductions."""
         field, chunk = self.field, self.chunk_length
-        padded = self._padded(meas)
+        padded = self._pad(meas)
         powers = self._scaled_powers(weights, joint_rand)
         shift = sum(weights) * inverse_of(field, num_shares)
         wires = []
@@ -190,7 +190,7 @@ class ChunkedRangeCheck(Circuit[M]):
             wires.append((sum(map(mul, weights, column)) - shift) % field.MODULUS)
         return wires
 
-    def _padded(self, meas: Sequence[int]) -> list[int]:
+    def _pad(self, meas: Sequence[int]) -> list[int]:
         return [*meas, *[0] * (self.JOINT_RAND_LEN * self.chunk_length - self.MEAS_LEN)]
 
     def _scaled_powers(self, scales: Sequence[int], joint_rand: Sequence[int]) -> list[int]:

@@ -66,14 +66,14 @@ class L2BoundSum(ChunkedRangeCheck[Sequence[int]]):
         return list(output)
 
     def wires(self, meas: Sequence[int], joint_rand: Sequence[int], num_shares: int) -> list[int]:
-        entries = self._centred(meas, num_shares)
+        entries = self._centre(meas, num_shares)
         return super().wires(meas, joint_rand, num_shares) + [entry for entry in entries for _ in range(2)]
 
     def wires_at(
         self, meas: Sequence[int], joint_rand: Sequence[int], num_shares: int, weights: Sequence[int]
     ) -> list[int]:
         field, chunk = self.field, self.chunk_length
-        entries, own = self._centred(meas, num_shares), weights[self.JOINT_RAND_LEN :]
+        entries, own = self._centre(meas, num_shares), weights[self.JOINT_RAND_LEN :]
         wires = super().wires_at(meas, joint_rand, num_shares, weights[: self.JOINT_RAND_LEN])
         for j in range(chunk):
             entry = field.inner_product(own, entries[j::chunk])
@@ -89,7 +89,7 @@ class L2BoundSum(ChunkedRangeCheck[Sequence[int]]):
     def _values(self, meas: Sequence[int]) -> list[int]:
         return self.integers.decode_vec(meas[: self._noise_at])
 
-    def _centred(self, meas: Sequence[int], num_shares: int) -> list[int]:
+    def _centre(self, meas: Sequence[int], num_shares: int) -> list[int]:
         """Shares of the distances from the centre, filled up with 0 to whole calls."""
         shift = self.bounds.centre * inverse_of(self.field, num_shares) % self.field.MODULUS
         entries = [value - shift for value in self._values(meas)]

@@ -114,9 +114,9 @@ def head(kind: MessageType, size: int) -> bytes:
 
 def _payload(kind: MessageType, inbound: bytes) -> bytes:
     reader = Reader(inbound, "ping-pong message")
-    found = reader.uint(1)
-    if found != kind:
-        raise DecodeError(f"ping-pong message of type {found} where {kind.value} is expected")
+    message_type = reader.uint(1)
+    if message_type != kind:
+        raise DecodeError(f"ping-pong message of type {message_type} where {kind.value} is expected")
     payload = reader.opaque(4)
     reader.end()
     return payload

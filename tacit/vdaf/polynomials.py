@@ -176,11 +176,11 @@ class WireDomain:
         field, size = self.field, self.size
         fine = roots_of_unity(field, size * self.step)
         scale = inverse_of(field, size)
-        order = _bit_reversed(size)
+        order = _bit_reverse(size)
         return [[fine[s * k] * scale % field.MODULUS for k in order] * self.width for s in range(1, self.step)]
 
 
-def _bit_reversed(size: int) -> list[int]:
+def _bit_reverse(size: int) -> list[int]:
     order = [0]
     while len(order) < size:
         order = [2 * k for k in order] + [2 * k + 1 for k in order]

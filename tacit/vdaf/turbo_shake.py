@@ -31,10 +31,10 @@ def permute(state: list[int]) -> list[int]:
     """Keccak-p[1600, 12] of 25 lanes (FIPS 202 section 3.3)."""
     for constant in _ROUND_CONSTANTS:
         parity = [state[x] ^ state[x + 5] ^ state[x + 10] ^ state[x + 15] ^ state[x + 20] for x in range(5)]
-        theta = [parity[x - 1] ^ _rotated(parity[(x + 1) % 5], 1) for x in range(5)]
+        theta = [parity[x - 1] ^ _rotate(parity[(x + 1) % 5], 1) for x in range(5)]
         moved = [0] * 25
         for target, source in _RHO_PI:
-            moved[target] = _rotated(state[source] ^ theta[source % 5], _ROTATIONS[source])
+            moved[target] = _rotate(state[source] ^ theta[source % 5], _ROTATIONS[source])
         state = [
             moved[at] ^ (~moved[row + (at + 1) % 5] & moved[row + (at + 2) % 5])
             for row in range(0, 25, 5)
@@ -44,7 +44,7 @@ def permute(state: list[int]) -> list[int]:
     return state
 
 
-def _rotated(lane: int, bits: int) -> int:
+def _rotate(lane: int, bits: int) -> int:
     return (lane << bits | lane >> (64 - bits)) & _MASK
 
 

@@ -9,7 +9,7 @@ from sqlalchemy.exc import IntegrityError
 
 from services.analyzer.store import AnalyzerStore
 from tacit.aggregator.batch_yield import Look
-from tacit.aggregator.one_server.records import Aggregate, packed, unpacked
+from tacit.aggregator.one_server.records import Aggregate, pack, unpack
 from tacit.aggregator.records import ACCEPTED, OutcomeRow, TaskRow, TaskState
 from tacit.errors import Fatal
 from tests.contract.conftest import Opening
@@ -24,8 +24,8 @@ async def analyzer(opening: Opening[AnalyzerStore]) -> AsyncIterator[AnalyzerSto
 
 
 def test_numbers_are_packed_and_unpacked() -> None:
-    assert unpacked(packed((0, 1, 2**63 - 1))) == (0, 1, 2**63 - 1)
-    assert unpacked(b"") == ()
+    assert unpack(pack((0, 1, 2**63 - 1))) == (0, 1, 2**63 - 1)
+    assert unpack(b"") == ()
 
 
 async def test_sums_of_recipes_grow_apart(analyzer: AnalyzerStore) -> None:

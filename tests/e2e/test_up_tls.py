@@ -26,7 +26,7 @@ from sqlalchemy.engine import make_url
 from client_agent.agent import Agent
 from client_agent.config import AgentConfig, Timing
 from client_agent.journal import State
-from client_agent.runner import opened_agent
+from client_agent.runner import open_agent
 from infra.cli import run
 from infra.lab.kit.recipes import survey_from
 from infra.stacks.agents import provision_agents
@@ -269,7 +269,7 @@ async def released(stack: Stack, configs: list[Path], publish: Any) -> dict[str,
         for path in configs:
             config = load_config(path, AgentConfig).model_copy(update={"timing": timing})
             assert config.tls_ca is not None
-            agents.append(await devices.enter_async_context(opened_agent(config)))
+            agents.append(await devices.enter_async_context(open_agent(config)))
         first, _ = agents[0]
 
         async def directories() -> bool:

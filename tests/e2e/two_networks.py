@@ -45,7 +45,7 @@ from services.leader.schema import COMMON
 from tacit.adapters.databases.sql import engine_of
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy
-from tacit.operations.calls import call, listed
+from tacit.operations.calls import call, list_pages
 from tacit.recipe.encoder_specs import Categories
 from tacit.recipe.model import Question, Recipe, TokenSlot
 from tacit.recipe.writing.builder import propose
@@ -86,7 +86,7 @@ class Site:
 
         async def ask() -> dict[str, Any]:
             async with HttpTransport() as http:
-                rows = await listed(http, f"{self.layout.urls[party]}/v1/recipes", "recipes", bearer=bearer)
+                rows = await list_pages(http, f"{self.layout.urls[party]}/v1/recipes", "recipes", bearer=bearer)
                 found = [row for row in rows if row["recipe_hash"] == recipe and row["state"] == "active"]
                 if not found:
                     return {}

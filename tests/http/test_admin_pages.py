@@ -15,7 +15,7 @@ import pytest
 
 from infra.lab.kit.recipes import NOW
 from services.admin.pages.assets import assets
-from services.admin.pages.rendering import moment
+from services.admin.pages.rendering import time_element
 from services.admin.pages.views.table import PAGES
 from services.admin.questions.followed_log import BESIDE_SECONDS
 from tacit.codec import unb64url
@@ -467,7 +467,7 @@ async def test_every_round_of_submission_and_approval_keeps_its_time(stage: Stag
             await stage.clock.advance(3600)
             assert (await stage.refused("POST", f"/v1/questions/{question}/approve"))[0] in {403, 409}
             await stage.call("POST", f"/v1/questions/{question}/{act}", role=role, status=200)
-            moments.append(str(moment(int(stage.clock.now()))))
+            moments.append(str(time_element(int(stage.clock.now()))))
         if revision == 3:
             await stage.call("PUT", f"/v1/questions/{question}", SURVEY, headers={"If-Match": '"3"'}, status=200)
     browser = await signed_in(stage, "viewer")

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from services.admin.handlers.jobs import can_help
 from services.admin.handlers.routes import ROUTES
-from services.admin.pages.rendering import lasting, left, stated
+from services.admin.pages.rendering import format_epsilon, lasting, left
 from services.admin.questions.followed_log import BESIDE_SECONDS, BURN_SECONDS
 from tacit.recipe.writing.survey import Survey
 from tacit.service.documents.operator import JobDocument
@@ -146,7 +146,11 @@ def test_lengths_of_time_and_epsilons_have_one_precision() -> None:
     assert [lasting(one) for one in (59, 379, 7 * 60, 86_400, 2 * 86_400)] == [
         "59 seconds", "6 minutes", "7 minutes", "24 hours", "2 days",
     ]  # fmt: skip
-    assert (stated("0.99991234"), left("98.00031234"), stated("unbounded")) == ("1", "98.0003", "unbounded")
+    assert (format_epsilon("0.99991234"), left("98.00031234"), format_epsilon("unbounded")) == (
+        "1",
+        "98.0003",
+        "unbounded",
+    )
 
 
 async def test_every_request_and_answer_of_the_api_has_an_example_that_its_schema_and_its_model_take(

@@ -1,6 +1,6 @@
 """Devices that take part at the rate of their answer, and dummies: drawn once, like any other report to whoever looks.
 
-The coins' own law is tested in ``drawn``, by itself; agents get coins that say what the test needs.
+The coins' own law is tested in ``draw_answer``, by itself; agents get coins that say what the test needs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from scipy.stats import binomtest
 from sqlalchemy import create_engine, text
 
 from client_agent import answering
-from client_agent.answering import drawn
+from client_agent.answering import draw_answer
 from client_agent.coin import COIN_BITS, coin, coin_threshold
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.store import SqlAgentStore
@@ -67,7 +67,7 @@ def test_devices_take_part_at_the_rate_of_their_answer_and_send_dummies_at_their
     """With e^-40 of noise a real report is the answer itself; a dummy is it once in 16 times."""
     recipe = changed(UNEQUAL, "randomizer.epsilon0", "40")
     entropy = SeededEntropy(f"rates {answer}".encode())
-    sent = Counter(drawn(recipe, answer, entropy)[0] for _ in range(DRAWS))
+    sent = Counter(draw_answer(recipe, answer, entropy)[0] for _ in range(DRAWS))
     dummies = (1 - rate) * 0.05
     assert binomtest(sent[answer], DRAWS, rate + dummies / 16).pvalue > ALPHA
     others = sum(sent[cell] for cell in range(16) if cell != answer)
@@ -85,7 +85,7 @@ def test_an_output_beyond_the_bound_leaves_the_chance_of_a_dummy() -> None:
     beyond = randomizer_of(recipe).reject_probability
     assert 0.02 < beyond < 0.9
     entropy = SeededEntropy(b"beyond")
-    found = [drawn(recipe, 3, entropy) for _ in range(DRAWS)]
+    found = [draw_answer(recipe, 3, entropy) for _ in range(DRAWS)]
     silent = sum(measurement is None for measurement, _ in found)
     assert binomtest(silent, DRAWS, (1 - 0.5 * (1 - beyond)) * 0.75).pvalue > ALPHA
     why = Counter(why for measurement, why in found if measurement is None)
@@ -100,9 +100,9 @@ def test_without_dummies_a_silent_device_draws_nothing_after_its_coin() -> None:
         sizes.append(size)
         return bytes([255]) * size
 
-    assert drawn(CROWD, 1, no) == (None, "")
+    assert draw_answer(CROWD, 1, no) == (None, "")
     assert sizes == [COIN_BITS // 8]
-    assert drawn(QUIET, 1, no) == (None, "")
+    assert draw_answer(QUIET, 1, no) == (None, "")
     assert sizes == [COIN_BITS // 8] * 3
 
 

@@ -17,7 +17,7 @@ from client_agent.common import Common
 from client_agent.config import LOCK, AgentConfig
 from client_agent.host import AgentHost, Counts
 from client_agent.journal import Entry, Fact, Prefetch
-from client_agent.runner import DATABASE, MARK, opened_agent
+from client_agent.runner import DATABASE, MARK, open_agent
 from client_agent.store import SqlAgentStore
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
@@ -96,7 +96,7 @@ async def lived(
 ) -> tuple[list[Entry], list[Prefetch], list[bytes], float]:
     """What one device has decided, holds, believes, and when it would come back, after some steps of its life."""
     entropy, config = SeededEntropy(folder.name.encode()), config_at(world, folder, error)
-    async with opened_agent(config, world.clock, common=common, entropy=entropy) as (agent, store):
+    async with open_agent(config, world.clock, common=common, entropy=entropy) as (agent, store):
         due = [await agent.step() for _ in range(3)]
         return await store.entries(), await store.prefetches(), [await store.fact(fact) for fact in Fact], due[-1]
 
@@ -267,5 +267,5 @@ async def test_a_host_ends_all_its_devices_and_leaves_whole_folders(folder: Path
         names = {path.name for path in (folder / str(number)).iterdir()}
         assert {DATABASE, MARK, LOCK} < names
         assert not any(name.endswith(("-wal", "-shm", ".sock")) for name in names)
-    async with opened_agent(load_config(folder / "0" / "agent.json", AgentConfig)) as (_, store):
+    async with open_agent(load_config(folder / "0" / "agent.json", AgentConfig)) as (_, store):
         assert await store.fact(Fact.LOG_TROUBLE)

@@ -17,7 +17,7 @@ from client_agent.agent import Agent
 from client_agent.config import Budget
 from client_agent.data.sources import CallableSource
 from client_agent.deciding import AgentEnv
-from client_agent.device_rules import spent
+from client_agent.device_rules import spent_epsilon
 from client_agent.journal import AgentStore, Entry, MemoryAgentStore, Prefetch, SeriesDraw, State
 from client_agent.series import Participation
 from client_agent.store import SqlAgentStore
@@ -350,8 +350,8 @@ async def test_a_series_stays_in_a_devices_ledger_until_it_is_over(world: World,
     total = Decimal(donated().claim.epsilon["aggregator"])
     assert len(entries) == donated().rounds
     budget = Budget(days=1)
-    assert spent(entries, budget, end + budget.seconds - 1) == total
-    assert spent(entries, budget, end + budget.seconds) == 0
+    assert spent_epsilon(entries, budget, end + budget.seconds - 1) == total
+    assert spent_epsilon(entries, budget, end + budget.seconds) == 0
     await store.close()
 
 

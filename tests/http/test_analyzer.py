@@ -11,7 +11,7 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.one_server import Reporter
 from tacit.aggregator.batch_yield import LOOKS, STEPS
 from tacit.aggregator.keys import state_key_text
-from tacit.aggregator.one_server.records import packed
+from tacit.aggregator.one_server.records import pack
 from tacit.aggregator.own_leaves import PAUSES
 from tacit.aggregator.state_keys import generate_state_key
 from tacit.codec import b64url
@@ -49,14 +49,14 @@ async def test_sums_after_single_reports_are_in_the_write_ahead_log_until_the_re
             assert report not in on_disk(tmp_path)
             sums.append(tuple(map(sum, zip(sums[-1], one_hot, strict=True))))
         told = sums[2:]  # fewer numbers above zero stand anywhere in a file; two sums in a row are one report
-        assert all(packed(numbers) in on_disk(tmp_path) for numbers in told)
+        assert all(pack(numbers) in on_disk(tmp_path) for numbers in told)
         stage.end_interval(devices.recipe)
         assert ((await stage.aggregate(devices.recipe))[0] == 200) == enough
         if not enough:
             stage.end_interval(devices.recipe, 8 * 86_400)
             await stage.follow()
             assert stage.log.posted[-1].type is LeafType.VOID
-        left = [numbers for numbers in told if packed(numbers) in on_disk(tmp_path)]
+        left = [numbers for numbers in told if pack(numbers) in on_disk(tmp_path)]
         assert left == (told[-1:] if enough else [])
 
 

@@ -236,7 +236,7 @@ async def test_the_leader_sees_a_uniform_permutation_of_the_reports(stage: Mixed
     assert len(number) == B
     places, kept, rounds = [0] * B, 0, 2_000
     for _ in range(rounds):
-        *requests, last = stage.forwarding._permuted(party.onward, bundles)
+        *requests, last = stage.forwarding._permute(party.onward, bundles)
         body = b"".join(requests)
         order = [number[body[at : at + size]] for at in range(0, len(body), size)]
         assert (sorted(order), last) == (list(range(B)), b"")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.accounting.accountants import _composed
+from tacit.accounting.accountants import _compose
 from tacit.accounting.events import Event, Relation
 from tacit.dp.gaussian import delta_subsampled
 from tacit.dp.solve import smallest_epsilon
@@ -10,7 +10,7 @@ from tacit.dp.solve import smallest_epsilon
 
 def delta_pld(event: Event, epsilon: float, relation: Relation) -> float:
     """delta at ``epsilon`` for ``event``, by the distributions behind ``epsilon_pld``."""
-    composed = _composed(event, relation)
+    composed = _compose(event, relation)
     return 0.0 if composed is None else float(composed.get_delta_for_epsilon(epsilon))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tacit.adapters.messaging.memory import Latest, checked_announcement
+from tacit.adapters.messaging.memory import Latest, check_announcement
 from tacit.announcer import Announcement
 
 
@@ -24,7 +24,7 @@ class MemoryAnnouncer:
 
     def publish(self, topic: str, payload: bytes) -> None:
         """Deliver the announcement to every subscriber of ``topic``, and keep it for later subscribers."""
-        announcement = self._newest[topic] = checked_announcement(topic, payload)
+        announcement = self._newest[topic] = check_announcement(topic, payload)
         self._subscriptions = [one for one in self._subscriptions if not one.closed]
         for subscription in self._subscriptions:
             subscription.offer(announcement)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tacit.codec import Writer
 from tacit.messages.aggregation import AggregationJobContinueReq, AggregationJobInitReq, VerifyResp
 from tacit.messages.slices import join_reject
-from tacit.messages.struct import joined
+from tacit.messages.struct import join
 from tacit.messages.version_codec import VersionedMessage, encode_init, vector
 from tacit.version import DapVersion
 
@@ -16,9 +16,9 @@ def encode_framed(message: VersionedMessage, version: DapVersion) -> bytes:
     match message:
         case AggregationJobInitReq():
             head = (message.verification_key_id, message.agg_param, message.extensions)
-            return encode_init(head, joined(message.verify_inits), version)
+            return encode_init(head, join(message.verify_inits), version)
         case AggregationJobContinueReq():
-            return Writer().uint(message.step, 2).bytes() + vector(joined(message.verify_continues), version)
+            return Writer().uint(message.step, 2).bytes() + vector(join(message.verify_continues), version)
         case _:
             return vector(b"".join(encode_verify_resp(resp, version) for resp in message.verify_resps), version)
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from client_agent.config import AgentConfig
-from client_agent.runner import Watch, keep_running, opened_agent
+from client_agent.runner import Watch, keep_running, open_agent
 from infra.authoring.devices_at_work import Crowd
 from infra.base.machine_load import how_busy
 from infra.base.recipe_files import read_recipe
@@ -77,7 +77,7 @@ async def _live(folder: Path, ready: threading.Event, ended: threading.Event) ->
 @contextlib.asynccontextmanager
 async def device(config: AgentConfig, clock: SystemClock) -> AsyncIterator[None]:
     stop = asyncio.Event()
-    async with opened_agent(config, clock) as (agent, store):
+    async with open_agent(config, clock) as (agent, store):
         watch = Watch(store, lambda _event, _told: None)
         running = asyncio.ensure_future(keep_running(agent, clock, 0.3, stop, watch))
         yield

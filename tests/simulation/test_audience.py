@@ -22,7 +22,7 @@ from client_agent.journal import State
 from infra.lab.kit.network import LOSE_RESPONSE
 from infra.lab.kit.recipes import census_question
 from tacit.logview.live import LiveLog
-from tacit.recipe.census import attested, counts_of
+from tacit.recipe.census import attest, counts_of
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tests.kit.device import Device
@@ -135,9 +135,9 @@ async def test_the_published_shares_add_up_to_the_released_counts(counted: Count
         assert counts_of(found) == tuple(row["count"] for row in result["buckets"])
         assert result["buckets"][0]["label"] == "locale=de,os=linux"
         assert found.report_count == result["report_count"] == len(OWN)
-        cell = attested(found, {"locale": "de", "os": "linux"})
+        cell = attest(found, {"locale": "de", "os": "linux"})
         assert cell.estimate == pytest.approx(result["buckets"][0]["estimate"])
-        assert (cell.floor, attested(found, {"locale": "de"}).floor) == (9, 11)
+        assert (cell.floor, attest(found, {"locale": "de"}).floor) == (9, 11)
         states = Counter([await device.state(recipe) for device in simulation.devices])
         assert states == {State.SENT: len(OWN)}
 

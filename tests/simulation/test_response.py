@@ -27,7 +27,7 @@ from tacit.models.collectors import collector_side
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder_specs import Boolean, Buckets, Number
 from tacit.recipe.model import Question, Recipe
-from tacit.recipe.response import FALSE_ALARM, MOST_ASKED, asked_by, stated, with_response
+from tacit.recipe.response import FALSE_ALARM, MOST_ASKED, asked_by, stated_asked, with_response
 from tacit.roles.collector import AggregateResult
 from tacit.tlog.canonical import MAX_INTEGER
 
@@ -112,7 +112,7 @@ def released(recipe: Recipe, answers: Sequence[int], seed: str) -> dict[str, Any
     estimate = estimator_of(randomizer_of(recipe)).estimate(sums, reports, design_of(recipe))
     rows = zip(sums, estimate.values, estimate.stderrs, strict=True)
     buckets = [{"count": count, "estimate": value, "stderr": stderr} for count, value, stderr in rows]
-    return with_response({"buckets": buckets, "report_count": reports}, recipe, stated(DEVICES))
+    return with_response({"buckets": buckets, "report_count": reports}, recipe, stated_asked(DEVICES))
 
 
 def truth_of(recipe: Recipe, answers: Sequence[int]) -> list[float]:
@@ -169,7 +169,7 @@ def test_an_asked_number_that_the_contributions_refute_gives_no_interval() -> No
     recipe, held = CASES["krr"]
     reports, sums = summed(recipe, held, "refuted")
     bare = {"buckets": [{"count": count} for count in sums], "report_count": reports}
-    document = with_response(bare, recipe, stated(DEVICES // 3))
+    document = with_response(bare, recipe, stated_asked(DEVICES // 3))
     assert document["response"]["verdict"] == "more"
     assert all("share" in row and "population_low" not in row for row in document["buckets"])
 
@@ -213,7 +213,7 @@ def test_where_the_recipe_cannot_tell_how_many_were_asked_nothing_is_made_up(rec
     assert not any("population_low" in row for row in document["buckets"])
     if recipe.batch.close == "at_B":
         with pytest.raises(UsageError, match="close at B"):
-            with_response(bare, recipe, stated(600))
+            with_response(bare, recipe, stated_asked(600))
 
 
 def test_a_number_of_devices_that_nobody_could_ask_costs_no_time() -> None:
@@ -221,7 +221,7 @@ def test_a_number_of_devices_that_nobody_could_ask_costs_no_time() -> None:
     recipe = changed(asking(VISITS), "batch.expected_contributions", MAX_INTEGER)
     assert asked_by(recipe) is None
     with pytest.raises(UsageError, match="at most 10,000,000,000"):
-        stated(MOST_ASKED + 1)
+        stated_asked(MOST_ASKED + 1)
 
 
 def test_of_an_importance_sampled_sum_only_the_two_rates_bound_what_a_full_response_brings() -> None:
@@ -234,7 +234,7 @@ def test_of_an_importance_sampled_sum_only_the_two_rates_bound_what_a_full_respo
     def verdict(reports: int) -> str:
         count = reports * flips.flips // 2
         bare = {"buckets": [{"count": count}], "report_count": reports}
-        return str(with_response(bare, recipe, stated(600))["response"]["verdict"])
+        return str(with_response(bare, recipe, stated_asked(600))["response"]["verdict"])
 
     assert [verdict(reports) for reports in (120, 180, 240, 300, 360)] == [
         "fewer",

@@ -27,7 +27,7 @@ from typing import Any
 
 import pytest
 
-from client_agent.answering import drawn
+from client_agent.answering import draw_answer
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import RecipeKit
 from infra.lab.kit.reports import issuer_key, token_source
@@ -240,7 +240,7 @@ class Parties:
         """What every device does once it has decided that the recipe is good."""
         reports = []
         for answer, held in zip(self.answers, self.tokens, strict=True):
-            measurement, _ = drawn(self.recipe, answer, entropy)
+            measurement, _ = draw_answer(self.recipe, answer, entropy)
             if measurement is None:
                 continue
             time = self.task.interval.start

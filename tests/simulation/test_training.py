@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from client_agent.answering import drawn
+from client_agent.answering import draw_answer
 from client_agent.journal import Fact, Trouble
 from infra.lab.kit.learning import LEARNING, METRIC, Model, learning_question, model_of
 from tacit import media_types
@@ -125,9 +125,9 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[Answer | None]:
 
     def noted(recipe: Recipe, answer: Answer | None, *others: Any) -> Any:
         found.append(answer)
-        return drawn(recipe, answer, *others)
+        return draw_answer(recipe, answer, *others)
 
-    monkeypatch.setattr("client_agent.answering.drawn", noted)
+    monkeypatch.setattr("client_agent.answering.draw_answer", noted)
     return found
 
 

@@ -23,7 +23,7 @@ from tacit.accounting.events import (
     Relation,
     Repeated,
     Sampled,
-    flattened,
+    flatten,
 )
 from tacit.accounting.examples import rows
 from tacit.accounting.mechanisms import MECHANISMS, explain
@@ -123,7 +123,7 @@ def test_renyi_divergences_are_looser_never_tighter() -> None:
 
 def test_parts_of_a_composition_count_once_each() -> None:
     event = Composed((Gaussian(2.0), Repeated(Composed((Gaussian(2.0), Laplace(1.0))), 3)))
-    assert flattened(event) == {Gaussian(2.0): 4, Laplace(1.0): 3}
+    assert flatten(event) == {Gaussian(2.0): 4, Laplace(1.0): 3}
     assert epsilon_pld(Composed(()), 1e-8, ADDED) == 0
     assert delta_pld(Composed(()), 1.0, ADDED) == 0
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from infra.cli import run
 from infra.lab.kit.recipes import RecipeKit
-from tacit.accounting.alternatives import AGGREGATION, CENTRAL, LOCAL, SAMPLED, sampled
+from tacit.accounting.alternatives import AGGREGATION, CENTRAL, LOCAL, SAMPLED, ways_to_sample
 from tacit.accounting.planner import alternatives, proposal
 from tacit.accounting.requirements import Alternative, Requirements
 from tacit.dp.binomial_noise import delta_noise
@@ -237,7 +237,7 @@ def test_what_is_proposed_costs_what_its_vdaf_says() -> None:
 
 def test_rappors_proof_is_planned_with_the_bound_that_the_builder_finds() -> None:
     """A bound by mean and deviations was 28 here, and a field element less than there is in a report."""
-    way = next(sampled(Requirements(500, 256, 30.0, 1e-6, max_epsilon0=6.0), Rappor))
+    way = next(ways_to_sample(Requirements(500, 256, 30.0, 1e-6, max_epsilon0=6.0), Rappor))
     edges = {"kind": "buckets", "edges": list(range(256))}
     asked = Question.model_validate({"text": "?", "metric": "m", "encoder": edges, "statistic": "histogram"})
     same: dict[str, Any] = {"epsilon": Decimal(30), "max_epsilon0": Decimal(6), "min_batch_size": way.batch_size}

@@ -12,7 +12,7 @@ import pytest
 
 from client_agent.agent import Agent
 from client_agent.config import Budget
-from client_agent.device_rules import charged, spent
+from client_agent.device_rules import charged_costs, spent_epsilon
 from client_agent.hints import Hints
 from client_agent.journal import Entry, MemoryAgentStore, State
 from client_agent.runner import Watch, keep_running
@@ -184,14 +184,14 @@ def test_the_devices_ledger_composes_the_claims_of_its_window() -> None:
         Entry(b"3", "c", State.REFUSED, 160.0),
     ]
     first, second = (Cost(Decimal(epsilon), Decimal("0.000001")) for epsilon in ("0.5", "0.25"))
-    assert charged(entries, 100.0) == (second,)
-    assert charged(entries, 0.0) == (first, second)
-    assert charged([], 0.0) == ()
+    assert charged_costs(entries, 100.0) == (second,)
+    assert charged_costs(entries, 0.0) == (first, second)
+    assert charged_costs([], 0.0) == ()
     going_on = Entry(b"4", "d", State.SENT, 50.0, charged_epsilon="0.5", charged_delta="0.000001", charged_until=101.0)
-    assert charged([going_on], 100.0) == (first,), "a series that it may still answer to"
-    assert charged([going_on], 101.0) == ()
+    assert charged_costs([going_on], 100.0) == (first,), "a series that it may still answer to"
+    assert charged_costs([going_on], 101.0) == ()
     budget = Budget(days=2)
-    assert 0.74 < spent(entries, budget, 100.0) <= 0.75
-    assert spent([], budget, 100.0) == spent(entries, budget, 1e9) == 0.0
-    assert spent(entries, Budget(delta="0.0000015"), 100.0) == math.inf
+    assert 0.74 < spent_epsilon(entries, budget, 100.0) <= 0.75
+    assert spent_epsilon([], budget, 100.0) == spent_epsilon(entries, budget, 1e9) == 0.0
+    assert spent_epsilon(entries, Budget(delta="0.0000015"), 100.0) == math.inf
     assert Budget(days=2).seconds == 172_800

@@ -36,7 +36,7 @@ from tacit.messages import Role
 from tacit.service.app import ServiceEnv
 from tacit.service.base.config_files import parse_config
 from tacit.service.base.keys import read_signing_key, write_signing_key
-from tacit.service.base.random_order import shuffled
+from tacit.service.base.random_order import shuffle
 from tacit.service.base.secret_files import write_secret
 from tacit.service.http.auth import token_digest
 from tacit.signing import generate_signing_key
@@ -188,7 +188,7 @@ def test_shuffling_is_a_permutation_without_favourites() -> None:
     items = list(range(4))
     first = [0] * 4
     for _ in range(2000):
-        found = shuffled(items, ENTROPY)
+        found = shuffle(items, ENTROPY)
         assert sorted(found) == items
         first[found[0]] += 1
     # Binomial(2000, 1/4): 6 standard deviations are 116; a fair shuffle fails once in 10^8 runs.

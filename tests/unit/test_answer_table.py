@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.panel import Panel
 
-from infra.views.answer_table import AnswerRow, answers_table, shortened
+from infra.views.answer_table import AnswerRow, answers_table, shorten
 
 LONG = "never at all in the last twelve months, as far as I remember"
 LABELS = (LONG, f"{LONG} it", "日本語のとても長い回答ラベルですがまだ続きます", "แทบไม่เคย", "no")
@@ -46,7 +46,7 @@ def test_short_labels_leave_the_bar_its_width() -> None:
 @pytest.mark.parametrize("cells", range(8, 30))
 @pytest.mark.parametrize("label", LABELS)
 def test_a_shortened_label_fits_and_begins_and_ends_as_the_label_does(label: str, cells: int) -> None:
-    short = shortened(label, cells)
+    short = shorten(label, cells)
     assert cell_len(short) <= cells
     begin, _, end = short.partition("…")
     assert label.startswith(begin)
@@ -54,7 +54,7 @@ def test_a_shortened_label_fits_and_begins_and_ends_as_the_label_does(label: str
 
 
 def test_a_label_is_one_line_without_controls() -> None:
-    assert shortened("a\nb\x1b[2J\u202ec", 20) == "a b [2J c"
+    assert shorten("a\nb\x1b[2J\u202ec", 20) == "a b [2J c"
 
 
 @pytest.mark.parametrize("width", [72, 80, 100])

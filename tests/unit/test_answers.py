@@ -18,7 +18,7 @@ from tacit.backoff import Backoff
 from tacit.dap_errors import DapProblem
 from tacit.errors import DAP_ERROR_PREFIX, REFUSAL_PREFIX
 from tacit.ports import Clock, HttpResponse, TransportError
-from tacit.retry_after import LONGEST_RETRY_AFTER, retry_after, unanswered
+from tacit.retry_after import LONGEST_RETRY_AFTER, make_unanswered, retry_after
 
 NOW = 1_790_000_000.0
 PAGES = [b"", b"<html><title>429 Too Many Requests</title></html>", b"{", b'{"title": "Not Found"}', b"[" * 10_000]
@@ -88,7 +88,7 @@ def test_a_date_counts_from_that_of_the_answer_and_not_from_a_wrong_clock() -> N
     headers = {"retry-after": formatdate(NOW + 60, usegmt=True), "date": formatdate(NOW, usegmt=True)}
     assert retry_after(headers, NOW + 70 * 86400) == retry_after(headers, 0.0) == retry_after(headers) == 60.0
     assert retry_after({"retry-after": headers["retry-after"]}) == 0.0
-    assert unanswered("busy", headers).retry_after == 60.0
+    assert make_unanswered("busy", headers).retry_after == 60.0
 
 
 @given(st.text(), st.text())

@@ -11,7 +11,7 @@ from infra.lab.kit.recipes import NOW, RecipeKit
 from tacit.ledger.account import Account, Charge, ChargeState, Cost
 from tacit.ledger.balance import computed_epsilon
 from tacit.ledger.budget import fits
-from tacit.ledger.budget import spent as spent_of
+from tacit.ledger.budget import spent_epsilon as spent_of
 from tacit.logview.live import LiveLog
 from tacit.operations.burn_down import DAY, MOST_POINTS, burn_down, burn_downs
 from tacit.recipe.policy import AccountLimit

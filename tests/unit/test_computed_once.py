@@ -82,7 +82,7 @@ def test_claim_and_randomizer_of_a_recipe_are_computed_once(monkeypatch: pytest.
     def again(*_arguments: Any) -> Any:
         pytest.fail("it was computed already")
 
-    monkeypatch.setattr(claims, "_computed", again)
+    monkeypatch.setattr(claims, "_compute", again)
     monkeypatch.setattr(derive, "_randomizer_of", again)
     assert (claim_of(recipe), claim_of(recipe, recipe.batch.min_batch_size // 2), randomizer_of(recipe)) == first
 

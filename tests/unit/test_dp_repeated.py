@@ -19,7 +19,7 @@ from tacit.accounting.accountants import epsilon_pld
 from tacit.accounting.events import Gaussian, Relation, Repeated, Sampled
 from tacit.dp.binomial_noise import delta_noise, epsilon_noise
 from tacit.dp.gaussian import delta_gaussian, delta_subsampled, epsilon_gaussian
-from tacit.dp.repeated.convolve import epsilon_of, folded, transform
+from tacit.dp.repeated.convolve import epsilon_of, fold, transform
 from tacit.dp.repeated.losses import Curve, Loss, loss_of
 from tacit.dp.repeated.rounds import (
     epsilon_repeated,
@@ -73,7 +73,7 @@ def test_a_transform_and_a_power_are_those_of_the_definition(values: list[int], 
     straight = np.array([1.0] + [0.0] * (size - 1))
     for _ in range(count):
         straight = np.array([sum(straight[j] * masses[(k - j) % size] for j in range(size)) for k in range(size)])
-    found = np.array(folded(masses, count))
+    found = np.array(fold(masses, count))
     assert (found >= straight).all()
     assert np.allclose(found, straight, atol=1e-11)
 

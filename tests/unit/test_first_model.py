@@ -17,7 +17,7 @@ from infra.lab.kit.learning import LEARNING, external, model_of
 from tacit.errors import DecodeError, UsageError
 from tacit.learning import model_file
 from tacit.learning.architectures import architecture_of
-from tacit.learning.first_model import OwnModel, first_model, flat, shaped
+from tacit.learning.first_model import OwnModel, first_model, flat, split_into_shapes
 from tacit.learning.local import local_update
 from tacit.recipe.training import MAX_ENTRIES, External
 
@@ -124,6 +124,6 @@ def test_nothing_but_the_application_computes_with_its_model() -> None:
 def test_a_row_of_another_length_fills_no_arrays() -> None:
     found: Mapping[str, Any] = {"a": np.ones((2, 2)), "b": np.array(3.0)}
     row = flat(found.values())
-    assert [part.shape for part in shaped(row, [(2, 2), ()])] == [(2, 2), ()]
+    assert [part.shape for part in split_into_shapes(row, [(2, 2), ()])] == [(2, 2), ()]
     with pytest.raises(ValueError, match="5 parameters do not fill arrays of 4"):
-        shaped(row, [(2, 2)])
+        split_into_shapes(row, [(2, 2)])

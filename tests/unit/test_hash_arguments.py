@@ -7,7 +7,7 @@ from typing import Annotated
 import pytest
 import typer
 
-from infra.cli import moved, taking_hashes
+from infra.cli import move_hashes_last, taking_hashes
 
 HASH = "-hG_" + "x" * 39
 VALUED = {"--state-dir", "--recipe"}
@@ -29,7 +29,7 @@ VALUED = {"--state-dir", "--recipe"}
 def test_a_hash_is_moved_behind_the_options_unless_it_is_the_value_of_one(
     given: list[str], expected: list[str]
 ) -> None:
-    assert moved(given, VALUED) == expected
+    assert move_hashes_last(given, VALUED) == expected
 
 
 @pytest.mark.parametrize("arguments", [[HASH], [HASH, "--loud"], ["--loud", HASH], ["--of", HASH, "y"], ["y"]])

@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from infra.views.learn_run_view import waiting_line, waiting_shown
+from infra.views.learn_run_view import show_waiting, waiting_line
 from infra.views.terminal import BAR_WIDTH
 from tacit.operations.learning.run import Waiting
 
@@ -49,6 +49,6 @@ def test_nothing_is_drawn_where_nobody_looks_and_what_was_drawn_on_a_terminal_di
     for is_terminal in (False, True):
         written = io.StringIO()
         console = Console(file=written, force_terminal=is_terminal, width=100)
-        with waiting_shown(console, lambda: 1050.0, ROUND):
+        with show_waiting(console, lambda: 1050.0, ROUND):
             pass
         assert ("0:00:50 left" in written.getvalue()) == is_terminal

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tacit.ledger.account import COUNTED, Account, Charge, ChargeState, Cost, charge_state, series_state
 from tacit.ledger.balance import balance
-from tacit.ledger.budget import fits, how_many, judge, largest_epsilon, spent
+from tacit.ledger.budget import fits, how_many, judge, largest_epsilon, spent_epsilon
 from tacit.ledger.filter import filter_of
 from tacit.ledger.windows import periods
 from tacit.models.form import Cap, Form
@@ -144,7 +144,7 @@ def test_the_fullest_period_is_found_among_all(
     charges = [charge(n, start, start + span, str(epsilon)) for n, ((start, span), epsilon) in enumerate(found)]
     account = Account("default", Decimal(3), Decimal("0.00001"), length)
     held = {begin: [one for one in charges if one.touches(begin, begin + length)] for begin in range(-60, 80)}
-    totals = {begin: spent([one.cost for one in held[begin]], account) for begin in held}
+    totals = {begin: spent_epsilon([one.cost for one in held[begin]], account) for begin in held}
     result = balance(charges, account, now)
     assert result.peak == max(totals.values())
     assert result.spent == max(total for begin, total in totals.items() if begin <= now < begin + length)

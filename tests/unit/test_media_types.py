@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.media_types import JSON, OHTTP_REQ, OHTTP_RES, dap, is_a, parsed
+from tacit.media_types import JSON, OHTTP_REQ, OHTTP_RES, dap, is_a, parse_media_type
 from tacit.ports import HttpResponse
 
 UPLOAD = dap("upload-req")
@@ -87,4 +87,4 @@ def test_quoted_parameters_are_read_as_they_were_meant(kind: str, sub: str, para
         for name, text in parameters.items()
     )
     value = f"{kind}/{sub}{quoted}"
-    assert parsed(value) == ((f"{kind}/{sub}", parameters) if len(value) <= 256 else None)
+    assert parse_media_type(value) == ((f"{kind}/{sub}", parameters) if len(value) <= 256 else None)

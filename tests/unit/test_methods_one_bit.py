@@ -20,8 +20,8 @@ from tacit.methods.estimators.one_bit import OneBitEstimator
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.methods.one_bit import OneBit
-from tacit.operations.design import decided, ways_of
-from tacit.operations.drafting import guarded
+from tacit.operations.design import decide_way, ways_of
+from tacit.operations.drafting import choose_local_method
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.policy import Policy
 from tacit.recipe.writing.builder import propose
@@ -107,14 +107,14 @@ def test_the_default_policy_takes_a_mean_with_a_local_guarantee_and_shows_its_ma
     )  # fmt: skip
     margins = {way.randomizer: way.stderr for way in ways_of(survey, Policy()).found if way.form == survey.model}
     assert margins[Flips.NAME] < margins[OneBit.NAME] < 1
-    recipe = propose(decided(survey, Policy()), RecipeKit().parties())
+    recipe = propose(decide_way(survey, Policy()), RecipeKit().parties())
     assert (recipe.randomizer.name, recipe.privacy.mechanism) == (OneBit.NAME, "rr-exact+sampling")
     assert recipe.vdaf is not None
     assert recipe.vdaf.name == "Prio3Count"
     assert check(recipe, Policy(), Context(Stage.DRAFT, 1e9)) == []
-    assert guarded(survey, Policy()).randomizer == OneBit.NAME
-    assert guarded(survey, Policy(allow_unbounded_local=True)) == survey
-    allowed = decided(survey, Policy(allow_unbounded_local=True))
+    assert choose_local_method(survey, Policy()).randomizer == OneBit.NAME
+    assert choose_local_method(survey, Policy(allow_unbounded_local=True)) == survey
+    allowed = decide_way(survey, Policy(allow_unbounded_local=True))
     assert propose(allowed, RecipeKit().parties()).randomizer.name == Flips.NAME
 
 

@@ -189,5 +189,5 @@ def test_a_verdict_is_what_the_verifier_says_of_each_token() -> None:
 
 
 def test_kernels_that_refuse_everything_cost_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tokens, "_accepted", lambda _, pairs: bytes(len(pairs)))
+    monkeypatch.setattr(tokens, "_accept", lambda _, pairs: bytes(len(pairs)))
     assert verify_signatures(token_key(), list(signed())) == [True] * 20

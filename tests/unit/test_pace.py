@@ -18,7 +18,7 @@ from infra.stacks.agent_configs import usual_check_in
 from infra.stacks.options import StackOptions
 from tacit.errors import UsageError
 from tacit.logview.live import LiveLog
-from tacit.operations.drafting import is_movable, moved, placed, wanted_epoch, with_free_slot
+from tacit.operations.drafting import is_movable, move, placed, wanted_epoch, with_free_slot
 from tacit.operations.pace import (
     DEVICE_SECONDS,
     SETTLE_SECONDS,
@@ -122,7 +122,7 @@ def test_a_draft_whose_time_was_left_open_moves_to_a_time_that_does_and_nothing_
     now = (EPOCH + 1) * DAY - 30.0
     assert is_movable(draft, DAY)
     assert not PACE.reaches(draft.interval, DAY, now)
-    after = moved(draft, log(), DAY, now, PACE)
+    after = move(draft, log(), DAY, now, PACE)
     assert (after.token.epoch, after.interval.start, after.interval.duration) == (EPOCH + 2, (EPOCH + 2) * DAY, DAY)
     same = {name: value for name, value in draft.body().items() if name not in {"interval", "token"}}
     assert same.items() <= after.body().items()

@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 
 from services.admin.pages.charts import Fill
 from services.admin.pages.claims import meaning
-from services.admin.pages.rendering import lasting, stated
+from services.admin.pages.rendering import format_epsilon, lasting
 from services.admin.people.people import WORDS, Permission, forbidden
 
 
 @given(st.decimals(min_value="0.001", max_value="99", places=6, allow_nan=False))
 def test_a_cost_in_four_digits_is_never_smaller_and_hardly_larger(exact: Decimal) -> None:
-    shown = Decimal(stated(str(exact)))
+    shown = Decimal(format_epsilon(str(exact)))
     assert exact <= shown < exact + Decimal("0.0001")
 
 
 @pytest.mark.parametrize(("exact", "shown"), [("0.999984", "1"), ("0.000001", "0.000001"), ("0", "0"), ("2.6", "2.6")])
 def test_a_whole_cost_is_whole_and_a_small_one_stays_as_it_is(exact: str, shown: str) -> None:
-    assert stated(exact) == shown
+    assert format_epsilon(exact) == shown
 
 
 @given(st.floats(min_value=0, max_value=6.9, exclude_min=True))

@@ -23,7 +23,7 @@ from tacit.panprivate.elgamal import (
 )
 from tacit.panprivate.embedding import CHUNK_SIZE, elements_for, embed, extract
 from tacit.panprivate.ristretto import RISTRETTO255 as GROUP
-from tacit.panprivate.state import _masks, chosen, known, known_bit, next_cells
+from tacit.panprivate.state import _masks, chosen, encrypt_publicly, known_bit, next_cells
 
 DRAW = SeededEntropy(b"panprivate_encryption")
 KEY = PrivateKey.generate(DRAW)
@@ -263,4 +263,4 @@ def test_a_step_replaces_every_cell_whether_or_not_anything_happened(event: int)
 def test_what_everybody_can_read_becomes_a_fresh_encryption_by_one_rerandomisation() -> None:
     drawn = DRAW(64)
     element = embed(b"share")[0]
-    assert PUBLIC.rerandomise(known(element), lambda _: drawn) == PUBLIC.encrypt(element, lambda _: drawn)
+    assert PUBLIC.rerandomise(encrypt_publicly(element), lambda _: drawn) == PUBLIC.encrypt(element, lambda _: drawn)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from client_agent.panprivate.listening import SOCKET, kept, tell, verdict
+from client_agent.panprivate.listening import SOCKET, keep_watches, tell, verdict
 from client_agent.panprivate.recipes import plan_of
 from client_agent.panprivate.state_files import FOLDER
 from client_agent.panprivate.watch import kept_step, states_in
@@ -65,7 +65,7 @@ class Kept:
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Kept]:
     stage = Kept(tmp_path)
-    async with kept(stage.watches, tmp_path, stage.clock, 1.0, stage.told.append):
+    async with keep_watches(stage.watches, tmp_path, stage.clock, 1.0, stage.told.append):
         await settle()
         yield stage
     stage.watches.close()
@@ -113,7 +113,7 @@ async def test_memory_is_replaced_with_every_tick_and_the_file_with_every_step_a
 async def test_a_watch_that_begins_while_nothing_is_watched_is_replaced_from_the_next_tick_on(tmp_path: Path) -> None:
     clock, states = SimClock(BEGIN), list[bytes]()
     watches = Watches(tmp_path / FOLDER, clock, DRAW)
-    async with kept(watches, tmp_path, clock, 1.0, pytest.fail):
+    async with keep_watches(watches, tmp_path, clock, 1.0, pytest.fail):
         for _ in range(2):
             await clock.advance(3.5)
             watches.expect(HISTOGRAM)
@@ -237,7 +237,7 @@ async def test_a_folder_is_never_too_deep_for_the_socket(tmp_path: Path) -> None
     deep = tmp_path / ("d" * 120)
     deep.mkdir()
     stage = Kept(deep)
-    async with kept(stage.watches, deep, stage.clock, 1.0, stage.told.append):
+    async with keep_watches(stage.watches, deep, stage.clock, 1.0, stage.told.append):
         await settle()
         assert await stage.tell("visit", 2) == "ok"
         assert (stage.told, stat.S_IMODE((deep / SOCKET).stat().st_mode)) == ([], 0o600)
@@ -249,7 +249,7 @@ async def test_a_folder_in_which_no_socket_can_be_made_is_told_and_the_steps_go_
     stage = Kept(tmp_path)
     taken = tmp_path / "taken"
     (taken / SOCKET).mkdir(parents=True)
-    async with kept(stage.watches, taken, stage.clock, 1.0, stage.told.append):
+    async with keep_watches(stage.watches, taken, stage.clock, 1.0, stage.told.append):
         await stage.clock.advance(STEP_SECONDS)
     assert [kept_step(path) for path in stage.paths] == [1, 1]
     assert len(stage.told) == 1

@@ -29,7 +29,7 @@ from tacit.models.forms import FORMS
 from tacit.recipe.derive import design_of, randomizer_of, shape_of, vdaf_of, vdaf_spec
 from tacit.recipe.encoder import MISSING, encoder_of
 from tacit.recipe.model import Question, Recipe
-from tacit.tlog.canonical import validated
+from tacit.tlog.canonical import validate
 from tests.claims import compute_claim
 from tests.unit.device_path import KIT, SILENCE, Law, Path, Sent, convolved, divergence, log_ratio
 
@@ -52,7 +52,7 @@ def given_value(value: Any) -> Callable[[str], Any]:
 
 def question(statistic: str, **encoder: Any) -> Question:
     body = {"text": "?", "metric": "m", "encoder": encoder, "statistic": statistic}
-    return validated(Question, body, "question")
+    return validate(Question, body, "question")
 
 
 BUCKETS = question("histogram", kind="buckets", edges=[1000, 2000])

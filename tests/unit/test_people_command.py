@@ -6,7 +6,7 @@ import pytest
 
 from infra.commands.admin.people import tell_person
 from tacit.client import Change, Person
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 EXPIRES = 2_000_000_000
 BODY = {
@@ -20,7 +20,7 @@ def test_an_approver_who_waits_for_consent_is_not_said_to_be_added(capsys: pytes
     tell_person(Change.model_validate(BODY), as_json=False)
     first, second, third = capsys.readouterr().out.splitlines()
     assert first == "carol: nothing has changed yet. Asked for: added as approver"
-    assert second == f"it waits until {when(EXPIRES)} for another administrator, who consents with:"
+    assert second == f"it waits until {format_utc(EXPIRES)} for another administrator, who consents with:"
     assert third == f"tacit admin people consent {BODY['id']}"
 
 

@@ -19,7 +19,7 @@ from tacit.errors import UsageError
 from tacit.logview.live import LiveLog
 from tacit.methods.krr import Krr
 from tacit.methods.registry import METHODS
-from tacit.operations.prefix_rounds import Progress, progress, rounds_of, searched
+from tacit.operations.prefix_rounds import Progress, progress, rounds_of, search_encoder
 from tacit.operations.series_rounds import Asked
 from tacit.recipe.candidates import asked_prefixes, candidates_of, extensions, read_candidates
 from tacit.recipe.context import Context, Stage
@@ -155,7 +155,7 @@ def test_what_a_round_carried_on_is_read_from_the_log_and_not_assumed() -> None:
     """Another operator may have kept fewer prefixes, or have begun with some only: then the rest is bounded worse."""
     rounds, usual = followed(SEARCH, lambda recipe, _index: expected(recipe, SHARES, 3_000))
     assert usual.ranked is not None
-    spec = searched(SEARCH)
+    spec = search_encoder(SEARCH)
     second = candidates_of(rounds[1][0].question)
     assert second is not None
     without = [one for one in second.prefixes if label_begins(one, second.bits) != "l"]
@@ -176,7 +176,7 @@ def label_begins(prefix: int, bits: int) -> str:
 
 
 def test_texts_for_which_the_first_round_had_no_candidate_are_not_bounded() -> None:
-    whole = read_candidates(first_of(SEARCH), searched(SEARCH))
+    whole = read_candidates(first_of(SEARCH), search_encoder(SEARCH))
     recipe = SEARCH.round(0, SEARCH.window(0), replace(whole, prefixes=whole.prefixes[1:]).text())
     found = progress(SEARCH, [(recipe, [expected(recipe, {None: 1.0}, 3_000)])])
     assert found.ranked is not None
@@ -252,14 +252,14 @@ def test_releases_of_another_round_are_refused(change: dict[str, Any], words: st
 
 def test_a_series_that_cannot_be_a_search_is_refused_in_words() -> None:
     with pytest.raises(UsageError, match="asks for no prefixes"):
-        searched(KIT.series())
+        search_encoder(KIT.series())
     recipe = KIT.recipe(name="words", question=SEARCH.probe.question, population=DEVICES, rate=Decimal(1))
     for shape in (Shape(3, None, recipe.interval.start, 600), Shape(3, 2, recipe.interval.start, 600)):
         with pytest.raises(UsageError, match="no device may be in two"):
-            searched(propose_series(recipe, shape))
+            search_encoder(propose_series(recipe, shape))
     flips = search_of(randomizer="flips", epsilon=Decimal(1))
     with pytest.raises(UsageError, match="hide their answers by themselves"):
-        searched(flips)
+        search_encoder(flips)
     assert math.isfinite(float(SEARCH.claim.epsilon["aggregator"]))
     encoder = asked_prefixes(PrefixSearch(kind="prefixes", length=4, alphabet="abcd"), None)
     recipe = KIT.recipe(
@@ -271,6 +271,6 @@ def test_a_series_that_cannot_be_a_search_is_refused_in_words() -> None:
     )
     levels = len(encoder.levels)
     with pytest.raises(UsageError, match="without a text need a category"):
-        searched(propose_series(recipe, Shape(levels, levels, recipe.interval.start, 600)))
+        search_encoder(propose_series(recipe, Shape(levels, levels, recipe.interval.start, 600)))
     with pytest.raises(UsageError, match="no series called words"):
         rounds_of(LiveLog.from_entries([]), "words")

@@ -15,7 +15,7 @@ from infra.lab.kit.recipes import NOW, RecipeKit
 from infra.tools.documents.schemas import schema_of
 from infra.views.result_page import result_page
 from services.admin.pages.charts import over_time
-from services.admin.pages.rendering import rendered
+from services.admin.pages.rendering import render
 from services.admin.pages.views.published import release_row
 from tacit.messages import Interval
 from tacit.methods.base.candidate_labels import printable
@@ -71,7 +71,7 @@ def test_a_release_lists_what_was_found_and_bounds_the_rest() -> None:
 
 def test_every_view_shows_the_strings_escaped_and_the_bound() -> None:
     document = released()
-    pages = (result_page([document]), rendered("release.html", release=release_row(document)))
+    pages = (result_page([document]), render("release.html", release=release_row(document)))
     for text in (shown(document), *pages):
         assert REST in " ".join(text.replace("│", " ").split())
         for words in ("chat.example", "5,121", r"\u202e\x1b[2Jé\\"):
@@ -85,7 +85,7 @@ def test_every_view_shows_the_strings_escaped_and_the_bound() -> None:
 
 def test_a_release_in_which_nothing_stands_out_is_shown_with_its_bound_alone() -> None:
     document = {**released(), **Ranked((), 400.2, 0.95).members()}
-    for text in (shown(document), result_page([document]), rendered("release.html", release=release_row(document))):
+    for text in (shown(document), result_page([document]), render("release.html", release=release_row(document))):
         assert REST in " ".join(text.replace("│", " ").split())
     assert result_rows([document]) == []
 
@@ -95,7 +95,7 @@ def test_every_view_says_how_many_devices_have_a_text_that_does_not_fit() -> Non
     document = {**released(), **json.loads(json.dumps(ranked.members()))}
     assert document["ranked"]["outside"] == {"estimate": 2_390.4, "stderr": 75.0}
     Draft202012Validator(schema_of("result")).validate(document)
-    for text in (shown(document), result_page([document]), rendered("release.html", release=release_row(document))):
+    for text in (shown(document), result_page([document]), render("release.html", release=release_row(document))):
         words = " ".join(text.replace("│", " ").split())
         assert "texts that do not fit it are on 2,390 ± 147 devices, and never listed" in words
     assert "texts that do not fit it are neither counted nor listed" in " ".join(

@@ -18,7 +18,7 @@ from tacit.logview.signers import LeafSigners
 from tacit.logview.view import Bundle, LogView
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.estimators.registry import estimator_of
-from tacit.recipe.census import STDERRS, Census, attested, census_for, counts_of
+from tacit.recipe.census import STDERRS, Census, attest, census_for, counts_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import randomizer_of, vdaf_of
 from tacit.recipe.encoder import MISSING, encoder_of
@@ -26,7 +26,7 @@ from tacit.recipe.encoder_specs import MAX_CELLS, Attributes
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy, parse_policy
 from tacit.rules.table import check
-from tacit.time_format import moment
+from tacit.time_format import format_second
 from tacit.tlog.checkpoint import Checkpoint, sign_checkpoint
 from tacit.tlog.entries import BundleEntry
 from tacit.tlog.leaves import MAX_ENTRY_SIZE, LeafType, SignedLeaf, sign_leaf
@@ -159,7 +159,7 @@ def test_the_share_of_the_largest_census_fits_into_an_entry_of_the_log() -> None
 def test_importance_sampling_counts_on_no_more_devices_than_a_census_attests(criteria: dict[str, str]) -> None:
     asked = KIT.recipe(name="unequal", slot=1, **({"criteria": criteria} if criteria else {}))
     census = census_of()
-    floor = attested(census, criteria).floor
+    floor = attest(census, criteria).floor
     assert floor >= 80
     policy = POLICY.model_copy(update={"min_audience": 80})
 
@@ -190,7 +190,7 @@ def test_devices_are_counted_on_only_where_they_have_time_to_decide() -> None:
     for stage in Stage:
         late = told(counting, stage, start + 895)
         assert (late is not None) is (stage in {Stage.PUBLISH, Stage.LOGGED}), "devices decide in the first quarter"
-        assert late is None or late.endswith(f"a start after {moment(start + 895)} would pass")
+        assert late is None or late.endswith(f"a start after {format_second(start + 895)} would pass")
         assert told(counting, stage, start) is None
         assert told(alone, stage, start + 895) is None, "its claim counts on one device"
         short = changed(counting, "interval.duration", 60)
@@ -201,11 +201,11 @@ def test_the_two_shares_add_up_to_the_counts_and_the_floor_is_four_errors_below_
     census = census_of()
     assert counts_of(census) == tuple(expected_counts(CENSUS, TRUTH))
     whole = estimator_of(randomizer_of(CENSUS)).estimate(counts_of(census), REPORTS, SampleDesign(1.0))
-    cell = attested(census, {"locale": "de", "os": "linux"})
+    cell = attest(census, {"locale": "de", "os": "linux"})
     assert cell.estimate == pytest.approx(whole.values[0])
     assert cell.stderr == pytest.approx(whole.stderrs[0])
     assert cell.floor == max(0, int(cell.estimate - STDERRS * cell.stderr))
-    german = attested(census, {"locale": "de"})
+    german = attest(census, {"locale": "de"})
     assert german.estimate == pytest.approx(sum(whole.values[:2]))
     assert german.estimate == pytest.approx(140, abs=5)
     assert german.stderr == pytest.approx((whole.stderrs[0] ** 2 + whole.stderrs[1] ** 2) ** 0.5)
@@ -215,7 +215,7 @@ def test_no_conjunction_has_more_devices_than_the_census_stands_for() -> None:
     """As many dishonest devices could make it look that answer a cell without randomising."""
     shares = [KIT.census_share(CENSUS, role, REPORTS, [REPORTS, 0, 0, 0, 0, 0, 0]) for role in ("leader", "helper")]
     assert (
-        attested(Census(CENSUS, dict(zip(("leader", "helper"), shares, strict=True)), 5), {"os": "linux"}).estimate
+        attest(Census(CENSUS, dict(zip(("leader", "helper"), shares, strict=True)), 5), {"os": "linux"}).estimate
         <= REPORTS
     )
     raw = estimator_of(randomizer_of(CENSUS)).estimate([REPORTS, 0, 0, 0, 0, 0, 0], REPORTS, SampleDesign(1.0))
@@ -259,7 +259,7 @@ def test_shares_that_are_not_of_one_batch_attest_nothing() -> None:
     words = ("500 and 501", "be the sum", "bytes", "B = 400")
     for census, word in zip(bad, words, strict=True):
         with pytest.raises(Refusal, match=word):
-            attested(census, {"locale": "de"})
+            attest(census, {"locale": "de"})
         assert word in refusals(TARGETED, census)["audience-floor"]
 
 
@@ -313,7 +313,7 @@ def test_a_floor_that_is_not_attested_is_refused_with_the_numbers() -> None:
 
 def test_dummies_of_a_targeted_recipe_count_on_no_more_devices_than_are_attested() -> None:
     census = census_of([400, 20, 20, 20, 20, 20])
-    floor = attested(census, TARGETED.criteria).floor
+    floor = attest(census, TARGETED.criteria).floor
     assert floor >= 100
     for population, passes in ((floor, True), (floor + 1, False)):
         dummies = {"intensity": "40", "population": population}

@@ -23,10 +23,10 @@ from tacit.recipe.derive import design_of, randomizer_of, vdaf_spec
 from tacit.recipe.encoder import MISSING, BucketEncoder, NumberEncoder, VectorEncoder, answer_label, labels
 from tacit.recipe.encoder_specs import Number, Vector
 from tacit.recipe.model import Question, Recipe
-from tacit.recipe.quantity import PLACES, exact, in_words, quantity, spoken
+from tacit.recipe.quantity import PLACES, exact, in_words, parse_spoken, quantity
 from tacit.recipe.rounding import coarse_words, rounding_words
 from tacit.rules.table import check
-from tacit.tlog.canonical import validated
+from tacit.tlog.canonical import validate
 
 KIT = RecipeKit()
 PERMISSIVE = KIT.policy.model_copy(update={"allow_unbounded_local": True})
@@ -34,7 +34,7 @@ PERMISSIVE = KIT.policy.model_copy(update={"allow_unbounded_local": True})
 
 def question(statistic: str, **encoder: Any) -> Question:
     body = {"text": "?", "metric": "m", "encoder": encoder, "statistic": statistic}
-    return validated(Question, body, "question")
+    return validate(Question, body, "question")
 
 
 def number(**members: Any) -> Number:
@@ -70,9 +70,9 @@ def test_a_fractional_number_has_one_spelling_and_a_whole_one_is_an_integer() ->
     for text, written in (("0.50", "0.5"), (" 2.0", 2), ("-0.000", 0), ("+.5", None), ("-3", -3), ("7.", 7)):
         if written is None:
             with pytest.raises(ValueError, match="not a number"):
-                spoken(text)
+                parse_spoken(text)
         else:
-            assert spoken(text) == written
+            assert parse_spoken(text) == written
 
 
 WRONG = ["0.50", "1.0", "-0.0", ".5", "5", "0.1234567891", "1234567890.5", "1e-2", "1E+999999", "+0.5", " 0.5", "NaN",

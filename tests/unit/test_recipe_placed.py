@@ -14,7 +14,7 @@ from tacit.logview.signers import LeafSigners
 from tacit.operations.drafting import placed
 from tacit.recipe.encoder_specs import Watched
 from tacit.recipe.writing.survey import Survey
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 KIT = WatchingKit()
 UNPLACED = {"start": None, "duration": None, "epoch": None, "slot": None}
@@ -72,7 +72,7 @@ def test_the_refusal_says_by_when_a_watch_would_have_to_end() -> None:
     with pytest.raises(UsageError) as refused:
         in_the_stack(30, DAY)
     latest = (EPOCH + 1) * DAY + DAY // 2 - 60
-    assert f"must end by {when(latest)}" in str(refused.value)
+    assert f"must end by {format_utc(latest)}" in str(refused.value)
     steps = (latest - NOW) // 60 - 1
     survey, watched = in_the_stack(steps, 60)
     assert (survey.epoch, watched.asked().end) == (EPOCH + 1, latest)

@@ -26,7 +26,7 @@ from tacit.recipe.watch_work import seconds_for, update_work, work_per_second
 from tacit.recipe.writing.builder import propose
 from tacit.rules import table as rules
 from tacit.rules.watching import MAX_DECRYPTED
-from tacit.time_format import moment
+from tacit.time_format import format_second
 
 KIT = WatchingKit()
 RECIPES = {cell: KIT.watched_recipe(*cell) for cell in CELLS}
@@ -96,7 +96,9 @@ HOSTILE = [
     bad("watch-form", ONE_COUNT, "sampling.dummies", {"intensity": "40", "population": 1_000}, "no sampling.dummies"),
     bad("watch-form", ONE_MEAN, "aggregator_noise", {"flips": 4}, "no aggregator_noise"),
     bad("watch-form", TWO_COUNT, "series", {"hash": SERIES, "index": 0}, "no series"),
-    bad("watch-period", TWO_COUNT, "question.encoder.steps", STEPS + 1, "11 steps", moment(START + STEP_SECONDS)),
+    bad(
+        "watch-period", TWO_COUNT, "question.encoder.steps", STEPS + 1, "11 steps", format_second(START + STEP_SECONDS)
+    ),
     bad("watch-period", ONE_COUNT, "question.encoder.start", START, "start the interval at", "or later"),
     bad("watch-period", ONE_MEAN, "question.encoder.step_seconds", 1 << 25, "start the interval at"),
     bad("watch-period", TWO_COUNT, "question.encoder.start", 0, "366 days (31622400 seconds) are allowed"),

@@ -11,7 +11,7 @@ from rich.console import Console
 from infra.views.result_page import result_page
 from infra.views.result_view import price_rows, sampling_lines, show_result
 from services.admin.pages import charts
-from services.admin.pages.rendering import environment, rendered
+from services.admin.pages.rendering import environment, render
 from services.admin.pages.views.published import release_row
 from tacit.methods.base.candidate_labels import UNUSED
 from tacit.methods.figures import interval_of, number
@@ -200,18 +200,18 @@ def test_a_warning_stands_beside_what_missing_values_bias_wherever_it_is_shown(s
     document = {**DOCUMENT, "statistic": statistic, "missing": missing}
     assert words in " ".join(shown(document).replace("│", " ").split())
     assert f"<b>Warning:</b> {words}" in result_page([document])
-    assert f"<strong>Warning:</strong> {words}" in rendered("release.html", release=release_row(document))
+    assert f"<strong>Warning:</strong> {words}" in render("release.html", release=release_row(document))
     counted = {**document, "missing": {"outside": "clipped", "label": "no value"}}
     assert "Warning" not in result_page([counted])
     assert "devices without a value are counted as &#x27;no value&#x27;" in result_page([counted])
 
 
 def test_the_page_of_a_release_has_the_shares_and_the_intervals_for_all_asked_as_the_terminal_has() -> None:
-    page = rendered("release.html", release=release_row(ANSWERED))
+    page = render("release.html", release=release_row(ANSWERED))
     for heading, cell in (("Share of those that answered", "10 ± 2 %"), ("Of all asked, 95 %", "60 to 410")):
         assert f'<th scope="col" class="n">{heading}</th>' in page
         assert f'data-name="{heading}">{cell}</td>' in page
-    without = rendered("release.html", release=release_row(DOCUMENT))
+    without = render("release.html", release=release_row(DOCUMENT))
     assert "Of all asked" not in without
 
 

@@ -24,7 +24,7 @@ from tacit.recipe.series import Ended, Series
 from tacit.rules import series_table as series_rules
 from tacit.rules.series import total_problem
 from tacit.rules.table import check
-from tacit.time_format import moment
+from tacit.time_format import format_second
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.log import MemoryTree
 
@@ -168,8 +168,10 @@ def test_with_donation_a_round_has_its_window_and_no_other(start: int, duration:
     window = SERIES.window(1)
     recipe = SERIES.round(1, Interval(start=window.start + start, duration=duration))
     assert refused(recipe, SERIES) == ["series-donation"]
-    begins = moment(window.start + start)
-    assert f"from {moment(window.start)} to {moment(window.end)}, not from {begins}" in detail(recipe, SERIES)
+    begins = format_second(window.start + start)
+    assert f"from {format_second(window.start)} to {format_second(window.end)}, not from {begins}" in detail(
+        recipe, SERIES
+    )
 
 
 def test_a_donation_series_that_is_longer_than_its_rounds_is_refused() -> None:

@@ -22,7 +22,7 @@ from infra.lab.kit.reports import issuer_key
 from infra.lab.kit.shuffled import CATEGORIES, Bundler, ShuffledKit
 from infra.views.recipe_view import show_recipe
 from services.analyzer.records import read_tally, tally_bytes
-from tacit.aggregator.one_server.records import packed
+from tacit.aggregator.one_server.records import pack
 from tacit.dap_errors import ReportRejected
 from tacit.dp.shuffled_counts import epsilon_hist, epsilon_zsum, lambda_hist
 from tacit.errors import DecodeError, FieldError
@@ -43,7 +43,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.writing.survey import Survey
 from tacit.roles.analyzer import AnalyzerParty, Counted, open_reports
 from tacit.roles.collector import AggregateResult
-from tacit.roles.shuffled import MessageCounter, Tally, Total, shuffled
+from tacit.roles.shuffled import MessageCounter, Tally, Total, shuffle
 from tacit.rules.table import check
 from tacit.task.shuffled import message_size, split
 from tacit.tokens.slots import TokenVerifier
@@ -182,8 +182,8 @@ def test_a_message_of_another_recipe_or_role_or_number_does_not_count() -> None:
     counter = counter_of(FOUR.recipe)
     other = bundler(name="others", encoder={"kind": "categories", "categories": list("abcd")}, missing="ignore")
     assert counter.count(other.channel.payload([1, 0, 0, 0], SeededEntropy(1))).malformed == 5
-    assert counter.count(FOUR.channel.bundling._sealed(5, SeededEntropy(1))).malformed == 1
-    assert counter.count(FOUR.channel.bundling._sealed(4, SeededEntropy(1))).fillers == 1
+    assert counter.count(FOUR.channel.bundling._seal(5, SeededEntropy(1))).malformed == 1
+    assert counter.count(FOUR.channel.bundling._seal(4, SeededEntropy(1))).fillers == 1
 
 
 def test_the_shuffler_opens_a_report_to_the_messages_it_cannot_open() -> None:
@@ -211,18 +211,18 @@ def test_shuffled_messages_are_those_of_all_bundles_and_every_order_is_equally_l
     bundles = [bytes([one]) * MESSAGE_SIZE for one in range(3)]
     entropy, seen = SeededEntropy(b"order"), Counter[bytes]()
     for _ in range(4_000):
-        (mixed,) = shuffled(b"".join(bundles), MESSAGE_SIZE, 3, entropy)
+        (mixed,) = shuffle(b"".join(bundles), MESSAGE_SIZE, 3, entropy)
         assert sorted(split(mixed, MESSAGE_SIZE)) == bundles
         seen[mixed] += 1
     assert len(seen) == 6
     assert sum((count - 4_000 / 6) ** 2 / (4_000 / 6) for count in seen.values()) < 30.9
     for most, sizes in ((1, [1, 1, 1]), (2, [2, 1]), (5, [3])):
-        groups = list(shuffled(b"".join(bundles), MESSAGE_SIZE, most, entropy))
+        groups = list(shuffle(b"".join(bundles), MESSAGE_SIZE, most, entropy))
         assert [len(one) // MESSAGE_SIZE for one in groups] == sizes
         assert sorted(split(b"".join(groups), MESSAGE_SIZE)) == bundles
     assert list(permutation(0, entropy)) == []
     with pytest.raises(ValueError, match=f"{MESSAGE_SIZE} bytes each"):
-        shuffled(bytes(MESSAGE_SIZE + 1), MESSAGE_SIZE, 3, entropy)
+        shuffle(bytes(MESSAGE_SIZE + 1), MESSAGE_SIZE, 3, entropy)
 
 
 def test_a_word_that_would_favour_a_number_is_drawn_again() -> None:
@@ -264,7 +264,7 @@ def test_a_tally_is_stored_in_the_shorter_of_two_forms(held: dict[int, int], cel
     data = tally_bytes(tally)
     assert read_tally(data, cells) == tally
     assert len(data) == min(8 * (cells + 2), 17 + 12 * len(held))
-    assert read_tally(packed((*tally.numbers, 9, 2)), cells) == tally, "as it was stored before"
+    assert read_tally(pack((*tally.numbers, 9, 2)), cells) == tally, "as it was stored before"
 
 
 def result_of(recipe: Recipe, counts: tuple[int, ...], n: int) -> Buckets:

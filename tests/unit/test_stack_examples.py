@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from client_agent.data.sources import CsvSource, CsvSourceConfig
 from infra.stacks.agents import DATA_NAME
-from infra.stacks.examples import MOST_CHARACTERS, dealt, give_examples
+from infra.stacks.examples import MOST_CHARACTERS, deal_examples, give_examples
 from tacit.errors import UsageError
 from tacit.learning.local import examples_of
 from tacit.learning.plan import EXAMPLE, SMALL, Plan
@@ -27,7 +27,7 @@ def test_every_example_is_a_devices_value_of_the_metric_once_and_its_other_data_
     for folder in folders:
         folder.mkdir()
         (folder / DATA_NAME).write_text("mdvis,crashed\n4,1\n")
-    found = dealt(path, 3)
+    found = deal_examples(path, 3)
     assert found is not None
     assert found.metric == "digits"
     for _ in range(2):
@@ -50,9 +50,9 @@ def test_all_lines_are_dealt_and_no_device_goes_without(tmp_path_factory: Any, l
     path.write_text("".join(f"{number},0\n" for number in range(lines)))
     if devices > lines:
         with pytest.raises(UsageError, match=f"--agents {lines}"):
-            dealt(path, devices)
+            deal_examples(path, devices)
         return
-    found = dealt(path, devices)
+    found = deal_examples(path, devices)
     assert found is not None
     pairs = [cell.split(",")[::2] for cell in found.cells]
     assert sorted(int(one) for cell in pairs for one in cell) == list(range(lines))
@@ -74,13 +74,13 @@ def test_a_file_that_cannot_be_dealt_is_refused_in_a_line(tmp_path: Path, name: 
     path = tmp_path / name
     path.write_bytes(data)
     with pytest.raises(UsageError, match=said):
-        dealt(path, 2)
+        deal_examples(path, 2)
 
 
 def test_no_file_is_no_examples_and_an_absent_one_is_refused(tmp_path: Path) -> None:
-    assert dealt(None, 2) is None
+    assert deal_examples(None, 2) is None
     with pytest.raises(UsageError, match="No such file"):
-        dealt(tmp_path / "digits.csv", 2)
+        deal_examples(tmp_path / "digits.csv", 2)
 
 
 def test_the_small_plan_says_the_stack_on_which_it_runs() -> None:

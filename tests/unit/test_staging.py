@@ -34,7 +34,7 @@ from infra.stacks.new_layout import create_layout
 from infra.stacks.opening import WITNESSES, open_stack
 from infra.stacks.options import ORGANISATIONS, StackOptions, organisation_of
 from infra.stacks.workers import service_part
-from infra.tools.staging.agents import SINGLE_LOG, counted, processes_of, watch_agents
+from infra.tools.staging.agents import SINGLE_LOG, count_devices, processes_of, watch_agents
 from infra.tools.staging.choices import Driver, Mode
 from infra.tools.staging.devices import LEFT, Devices
 from infra.tools.staging.natures import Natures, natures_in
@@ -334,9 +334,9 @@ def test_what_hosts_told_last_is_added_up(layout: Layout, tmp_path: Path) -> Non
         told = [{**line, "working": 0}, {**line, "troubles": {"log-trouble": 1}, "entries": {"sent": 2}}]
         host.with_suffix(".log").write_text("".join(json.dumps(one) + "\n" for one in told) + '{"event": "co')
     (devices.single[0] / "agent.log").write_text('{"event": "started"}\n')
-    total = counted(devices)
+    total = count_devices(devices)
     assert (total["hosts"], total["single"], total["devices"], total["working"]) == (2, 2, 7, 5)
-    assert counted(devices, lambda log: log.name != "host-1.log")["working"] == 3, "one host has ended"
+    assert count_devices(devices, lambda log: log.name != "host-1.log")["working"] == 3, "one host has ended"
     assert (total["failed"], total["troubles"], total["entries"]) == (2, {"log-trouble": 2}, {"sent": 4})
 
 

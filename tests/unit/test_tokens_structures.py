@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tacit.errors import CryptoError, DecodeError
 from tacit.tokens.blind_rsa import TokenKey
-from tacit.tokens.directory import DirectoryKey, IssuerDirectory, padded_b64url, unpadded
+from tacit.tokens.directory import DirectoryKey, IssuerDirectory, padded_b64url, unpad_b64url
 from tacit.tokens.issuance import PendingToken, request_token
 from tacit.tokens.issuer_key import IssuerKey, issue
 from tacit.tokens.slots import Slot, slot_challenge
@@ -106,9 +106,9 @@ def test_a_redemption_context_has_0_or_32_bytes() -> None:
 def test_padding_may_be_absent_but_not_wrong(data: bytes) -> None:
     text = padded_b64url(data)
     assert len(text) % 4 == 0
-    assert unpadded(text, "value") == unpadded(text.rstrip("="), "value") == data
+    assert unpad_b64url(text, "value") == unpad_b64url(text.rstrip("="), "value") == data
     with pytest.raises(DecodeError):
-        unpadded(text + "=", "value")
+        unpad_b64url(text + "=", "value")
 
 
 def test_the_directory_survives_a_round_trip_and_ignores_foreign_members() -> None:

@@ -9,7 +9,7 @@ import pytest
 from infra.lab.kit.recipes import RecipeKit
 from tacit.operations.status import TaskStatus
 from tacit.operations.unreleased import unreleased_words
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 RECIPE = RecipeKit().recipe(population=250, min_batch_size=40)
 OVER = float(RECIPE.interval.end)
@@ -53,7 +53,7 @@ def test_the_reason_why_a_job_makes_no_progress_is_told_once() -> None:
 
 
 def test_an_interval_that_is_not_over_is_told_with_its_end() -> None:
-    assert told(page(3), OVER - 1) == (f"its interval ends at {when(OVER)}; 3 of at least 40 contributions came")
+    assert told(page(3), OVER - 1) == (f"its interval ends at {format_utc(OVER)}; 3 of at least 40 contributions came")
 
 
 def test_a_recipe_that_no_server_serves_is_told_by_its_state_or_rule() -> None:

@@ -13,7 +13,7 @@ from client_agent.config import AgentConfig
 from tacit.errors import DecodeError, UsageError
 from tacit.models.parties import Part
 from tacit.service.base.config_files import parse_config
-from tacit.tlog.canonical import validated
+from tacit.tlog.canonical import validate
 
 INTERNAL = ("nput", "Field", "pydantic", "valid ", "dictionary", "instance", "characters at", "Extra", "1 characters")
 
@@ -42,7 +42,7 @@ class Small(Part):
 )
 def test_a_wrong_member_is_told_in_words(member: str, value: object, reason: str) -> None:
     with pytest.raises(DecodeError) as caught:
-        validated(Small, {member: value}, "small")
+        validate(Small, {member: value}, "small")
     told = str(caught.value)
     assert told.startswith(f"small: {member}")
     assert reason in told

@@ -16,7 +16,7 @@ from infra.lab.kit.watched import CELLS, ONE, TWO, WatchingKit
 from infra.views.recipe_outlook import outlook_lines
 from infra.views.recipe_view import show_check, show_recipe
 from tacit.errors import FieldError, UsageError
-from tacit.operations.checking import checked
+from tacit.operations.checking import check_recipe
 from tacit.operations.design import requirements_of
 from tacit.operations.outlook import outlook
 from tacit.recipe.context import Context, Stage
@@ -79,7 +79,7 @@ def test_a_recipe_is_shown_with_its_event_and_the_servers_that_opt_in(cell: tupl
 def test_a_check_shows_every_adversary_of_the_model(cell: tuple[str, str]) -> None:
     recipe, policy = KIT.watched_recipe(*cell), KIT.default_policy
     context = Context(Stage.DRAFT, NOW - 10, directory=KIT.directory())
-    found = checked(recipe, policy, context)
+    found = check_recipe(recipe, policy, context)
     stream = io.StringIO()
     show_check(found, policy, Console(file=stream, width=240))
     said = stream.getvalue()

@@ -11,7 +11,7 @@ import pytest
 
 from infra.lab.kit.recipes import NOW, RecipeKit, bad_recipes, changed
 from tacit.ledger.account import Charge, ChargeState, Cost
-from tacit.operations.checking import checked
+from tacit.operations.checking import check_recipe
 from tacit.operations.drafting import refusals_document
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.model import Recipe
@@ -68,7 +68,7 @@ def applied(recipe: Recipe, way: dict[str, dict[str, Any]]) -> Recipe:
 def passing(recipe: Recipe, policy: Policy) -> set[str]:
     """The rules that refuse the recipe with numbers, each of whose ways was tried and passes."""
     told = set()
-    for one in checked(recipe, policy, context_of(recipe)).document()["rules"]:
+    for one in check_recipe(recipe, policy, context_of(recipe)).document()["rules"]:
         for way in one.get("needed", ()):
             assert not one["passed"]
             assert one["detail"]
@@ -122,7 +122,7 @@ def test_what_is_left_in_an_account_is_a_number(limit: dict[str, str], member: s
     cost, span = Cost(Decimal(1), Decimal(GOOD.privacy.delta)), (GOOD.interval.start, GOOD.interval.end)
     earlier = Charge("default", bytes(32), "earlier", *span, cost, ChargeState.ACTIVE, Decimal("1.5"))
     context = dataclasses.replace(context_of(GOOD), charges=(earlier,))
-    (one,) = [row for row in checked(GOOD, policy, context).document()["rules"] if row["rule"] == "budget-spent"]
+    (one,) = [row for row in check_recipe(GOOD, policy, context).document()["rules"] if row["rule"] == "budget-spent"]
     (way,) = one["needed"]
     assert list(way) == [member]
     better = applied(GOOD, way)

@@ -17,7 +17,7 @@ from infra.views.terminal import answers, plain_table, print_json
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.client import Operator
 from tacit.errors import UsageError
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 if TYPE_CHECKING:
     from tacit.client import Change, Changes
@@ -42,7 +42,7 @@ def changes(operator: Operator, as_json: AsJson = False) -> None:
     answers().print(rule_words(found.rule), soft_wrap=True)
     table = plain_table("person", "what changes", "asked by", "", "id")
     for one in found.changes:
-        until = f"waits until {when(one.expires)}" if one.state == "waiting" else f"counts from {_counts(one)}"
+        until = f"waits until {format_utc(one.expires)}" if one.state == "waiting" else f"counts from {_counts(one)}"
         by = one.asked_by_name or "nobody"
         table.add_row(Text(one.name, style="bold"), one.words, by, until, Text(one.id, style="dim"))
     answers(140).print(table if found.changes else "no change is waiting")
@@ -93,7 +93,7 @@ def recover(
     if not DIGEST.fullmatch(key_sha256):
         raise UsageError("--key-sha256 takes 64 hexadecimal digits; make a key with: tacit keys generate bearer")
     person = asyncio.run(let_in(config, checked_name(name), key_sha256, SystemClock(), OsEntropy()))
-    counts = "at once" if not person.counts_from else f"from {when(person.counts_from)} on"
+    counts = "at once" if not person.counts_from else f"from {format_utc(person.counts_from)} on"
     if as_json:
         print_json({"id": person.id, "name": person.name, "counts_from": person.counts_from or None})
         return
@@ -108,4 +108,4 @@ def _waiting(found: Changes, which: str) -> Change:
 
 
 def _counts(change: Change) -> str:
-    return "" if change.counts_from is None else when(change.counts_from)
+    return "" if change.counts_from is None else format_utc(change.counts_from)

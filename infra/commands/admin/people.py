@@ -13,7 +13,7 @@ from infra.stacks.command_options import AsJson, checked_name
 from infra.views.terminal import answers, plain_table, print_json
 from tacit.client import Operator
 from tacit.errors import UsageError
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 if TYPE_CHECKING:
     from tacit.client import Change, ConsentRule, Person
@@ -44,7 +44,7 @@ def list_people(operator: Operator, as_json: AsJson = False) -> None:
     table = plain_table("name", "role", "", "since", "id")
     for one in found:
         state = "shut out" if one.disabled else "has a password" if one.has_password else ""
-        table.add_row(Text(one.name, style="bold"), one.role, state, when(one.created), Text(one.id, style="dim"))
+        table.add_row(Text(one.name, style="bold"), one.role, state, format_utc(one.created), Text(one.id, style="dim"))
     answers(100).print(table)
 
 
@@ -112,7 +112,7 @@ def invite(
         return
     if isinstance(made, Change):
         tell_person(made, as_json=False)
-    answers().print(f"invitation of {person.name}, until {when(made.expires)}: {out}", soft_wrap=True)
+    answers().print(f"invitation of {person.name}, until {format_utc(made.expires)}: {out}", soft_wrap=True)
 
 
 @people.command("unbind")
@@ -179,8 +179,8 @@ def list_keys(operator: Operator, who: Who, as_json: AsJson = False) -> None:
         return
     table = plain_table("label", "since", "until", "id")
     for one in found:
-        until = "" if one.expires is None else when(one.expires)
-        table.add_row(Text(one.label, style="bold"), when(one.created), until, Text(one.id, style="dim"))
+        until = "" if one.expires is None else format_utc(one.expires)
+        table.add_row(Text(one.label, style="bold"), format_utc(one.created), until, Text(one.id, style="dim"))
     answers().print(table if found else "no keys")
 
 
@@ -211,7 +211,7 @@ def rule_words(rule: ConsentRule) -> str:
     said = f"Changes of approvers and administrators need two administrators; they count {rule.approver_delay_seconds} "
     said += "s after the consent."
     if rule.until is not None:
-        said += f" The operator configured a weaker rule, which holds from {when(rule.until)} on."
+        said += f" The operator configured a weaker rule, which holds from {format_utc(rule.until)} on."
     if rule.administrators < LEAST_ADMINISTRATORS:
         said += f" Administrators who can ask or consent now: {rule.administrators}. On the service's host, let in "
         said += "another one with: tacit admin people recover"
@@ -226,7 +226,7 @@ def tell_person(person: Person | Change, *, as_json: bool) -> None:
         print_json(person.document())
         return
     if isinstance(person, Change):
-        until = when(person.expires)
+        until = format_utc(person.expires)
         answers().print(f"{person.name}: nothing has changed yet. Asked for: {person.words}", soft_wrap=True)
         answers().print(f"it waits until {until} for another administrator, who consents with:", soft_wrap=True)
         answers().print(f"tacit admin people consent {person.id}", soft_wrap=True)

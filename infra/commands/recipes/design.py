@@ -67,7 +67,7 @@ def design(
     """
     from tacit.recipe.encoder_specs import Domain
 
-    survey = compared(said).survey()
+    survey = flags_for_comparison(said).survey()
     if survey.population is None:
         raise typer.BadParameter("missing --population")
     accepted = None if policy is None else policy_of(policy)
@@ -91,7 +91,7 @@ def _compare(
     needs = requirements_of(survey, policy, allow_unbounded_local=allow_unbounded_local)
     wanted = None if survey.accuracy is None else float(survey.accuracy) * needs.scale
     found = alternatives(needs, wanted)
-    chosen = _proposed(found, wanted, needs.model, needs.min_batch_size)
+    chosen = _propose(found, wanted, needs.model, needs.min_batch_size)
     if plot is not None:
         require_extra("--plot", "demo", "matplotlib")
         draw(needs, found, chosen, wanted, plot)
@@ -110,7 +110,7 @@ def _compare(
         answers().print(f"drawn in {plot}", soft_wrap=True)
 
 
-def _proposed(found: list[Alternative], wanted: float | None, model: str, least_batch: int) -> Alternative:
+def _propose(found: list[Alternative], wanted: float | None, model: str, least_batch: int) -> Alternative:
     """Return ``proposal``; its refusal for lack of a local guarantee also names this command's flag."""
     from tacit.accounting.planner import NO_LOCAL_GUARANTEE, proposal
 
@@ -141,7 +141,7 @@ def _effort(one: Alternative, wanted: float | None) -> tuple[float, float, float
     return (0, one.contributions, one.stderr) if one.stderr <= wanted else (1, one.stderr, one.contributions)
 
 
-def compared(said: ParsedFlags) -> ParsedFlags:
+def flags_for_comparison(said: ParsedFlags) -> ParsedFlags:
     """Return ``said`` adapted to a comparison: ``--cells`` becomes a vector's length, and defaults that do not apply to
     the statistic are dropped. Raises ``FieldError`` for several cells of a statistic that is one number."""
     from tacit.models.forms import FORMS, form_of
@@ -185,7 +185,7 @@ def _of_texts(said: ParsedFlags) -> ParsedFlags:
 
 def _show(needs: Requirements, found: list[Alternative], chosen: Alternative, others: list[Alternative]) -> None:
     console = answers(WIDTH)
-    console.print(_asked(needs), style="bold")
+    console.print(_describe_needs(needs), style="bold")
     console.print(_table(needs, found, chosen))
     for line in _legend(needs, found):
         console.print(line, style="dim")
@@ -265,7 +265,7 @@ def _table(needs: Requirements, found: list[Alternative], chosen: Alternative) -
     return table
 
 
-def _asked(needs: Requirements) -> str:
+def _describe_needs(needs: Requirements) -> str:
     """A sentence on what is compared, and at which privacy."""
     from tacit.methods.figures import NORMAL_95
 

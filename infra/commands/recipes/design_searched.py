@@ -29,7 +29,7 @@ def compare_searches(survey: Survey, pause: int, policy: Policy | None, plot: Pa
     if plot is not None:
         require_extra("--plot", "demo", "matplotlib")
         draw(ways, survey, plot)
-    next_of = {one.model: next_commands(survey, one) for one in proposed(ways, survey)}
+    next_of = {one.model: next_commands(survey, one) for one in propose(ways, survey)}
     if as_json:
         print_json({"alternatives": [one.document() for one in ways], "next": next_of})
         return
@@ -53,7 +53,7 @@ def compare_searches(survey: Survey, pause: int, policy: Policy | None, plot: Pa
         console.print(f"drawn in {plot}", soft_wrap=True)
 
 
-def proposed(ways: list[SearchedWay], survey: Survey) -> Iterator[SearchedWay]:
+def propose(ways: list[SearchedWay], survey: Survey) -> Iterator[SearchedWay]:
     """Of each model, the way that finds the most with the epsilon that was asked for."""
     models = dict.fromkeys(one.model for one in ways)
     for model in models:
@@ -116,7 +116,7 @@ def _table(ways: list[SearchedWay]) -> Any:
     for one in ways:
         known = one.stderr is not None and one.listed_from is not None
         table.add_row(
-            one.model, _named(one), one.trust, f"{one.epsilon:.3g}",
+            one.model, _name_way(one), one.trust, f"{one.epsilon:.3g}",
             f"{one.stderr:,.0f}" if known else "", f"{one.listed_from:,.0f}" if known else "never",
             "" if one.payload_bytes is None else f"{one.payload_bytes:,}", f"{one.messages:,}", str(one.rounds),
             style="" if one.available else "dim",
@@ -124,7 +124,7 @@ def _table(ways: list[SearchedWay]) -> Any:
     return table
 
 
-def _named(one: SearchedWay) -> str:
+def _name_way(one: SearchedWay) -> str:
     """The way, with what devices of a series randomise by."""
     return one.way if one.series is None else f"{one.way}, {one.randomizer}"
 
@@ -137,7 +137,9 @@ def draw(ways: list[SearchedWay], survey: Survey, path: Path) -> None:
     shown = [one for one in reversed(ways) if one.listed_from is not None]
     canvas = Figure(figsize=(9.5, 0.45 * len(shown) + 1.6), layout="constrained")
     place = canvas.subplots()
-    names = [f"{_named(one)}, epsilon {one.epsilon:.3g}" + ("" if one.model == LOCAL else " in all") for one in shown]
+    names = [
+        f"{_name_way(one)}, epsilon {one.epsilon:.3g}" + ("" if one.model == LOCAL else " in all") for one in shown
+    ]
     bars = place.barh(
         names, [one.listed_from or 0.0 for one in shown], xerr=[one.stderr or 0.0 for one in shown],
         color=[COLOURS[one.way] for one in shown], ecolor="#343a40", capsize=3,

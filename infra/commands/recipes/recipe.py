@@ -21,7 +21,7 @@ from infra.authoring.recipe_options import (
     PartiesFile,
     SigningKey,
 )
-from infra.authoring.survey_errors import ParsedFlags, completed
+from infra.authoring.survey_errors import ParsedFlags, complete_survey
 from infra.authoring.survey_flags import SurveyFile, asking
 from infra.base.token_options import Module, PinFile, Token, signer_of
 from infra.commands.recipes.design import design
@@ -39,13 +39,13 @@ from infra.stacks.command_options import (
     transport_of,
 )
 from infra.stacks.layout import Layout
-from infra.views.terminal import answers, plain_table, print_json, span, styled
+from infra.views.terminal import answers, plain_table, print_json, span, style_word
 from tacit.adapters.disk.named_files import is_readable
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import SystemClock
 from tacit.errors import UsageError
 from tacit.operations.calls import recipes_of
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 if TYPE_CHECKING:
     from tacit.recipe.context import Context, Stage
@@ -89,16 +89,16 @@ def yield_lines(found: Yield) -> list[str]:
     if found.at is not None:
         most = "" if found.most is None else f", at most {found.most:,}"
         bounds = f"at least {found.least:,}{most} with 95 %"
-        lines = [f"about {found.contributions:,} of B = {size:,} contributions at {when(found.at)}: {bounds}"]
+        lines = [f"about {found.contributions:,} of B = {size:,} contributions at {format_utc(found.at)}: {bounds}"]
     if found.next_at is not None:
-        lines.append(f"the next count comes from {when(found.next_at)} on")
+        lines.append(f"the next count comes from {format_utc(found.next_at)} on")
     expected = found.forecast
     if expected is not None:
         lines.append(
             f"expected by the end: {expected.contributions:,} ({expected.least:,} to {expected.most:,} with 95 %), "
             f"B with probability {expected.chance:.0%}"
         )
-        lines.append("B is not expected" if expected.at is None else f"B is expected at {when(expected.at)}")
+        lines.append("B is not expected" if expected.at is None else f"B is expected at {format_utc(expected.at)}")
     return lines
 
 
@@ -128,7 +128,7 @@ def census(
     """
     from infra.authoring.recipe_writing import write_recipe
 
-    write_recipe(completed(said), parties, state_dir, out, as_json=as_json)
+    write_recipe(complete_survey(said), parties, state_dir, out, as_json=as_json)
 
 
 app = typer.Typer(help="Design, write, check, sign, publish and read recipes.", no_args_is_help=True)
@@ -173,7 +173,7 @@ def new(
     """
     from infra.authoring.recipe_writing import write_recipe
 
-    write_recipe(completed(said), parties, state_dir, out, as_json=as_json)
+    write_recipe(complete_survey(said), parties, state_dir, out, as_json=as_json)
 
 
 @app.command("check")
@@ -191,7 +191,7 @@ def check(
     from infra.base.recipe_files import read_recipe
     from infra.views.recipe_outlook import tell_warnings
     from infra.views.recipe_view import show_check
-    from tacit.operations.checking import checked
+    from tacit.operations.checking import check_recipe
     from tacit.recipe.context import Context, Stage
 
     wanted = _stage(stage)
@@ -199,7 +199,7 @@ def check(
     asks_stack = wanted is not Stage.DRAFT or state_dir is not None
     applied = policy_of(policy) if policy else _stack_policy(state_dir, needed=asks_stack)
     context = asyncio.run(_context(recipe, layout_of(state_dir), applied, wanted)) if asks_stack else None
-    found = checked(recipe, applied, context or Context(Stage.DRAFT, SystemClock().now()))
+    found = check_recipe(recipe, applied, context or Context(Stage.DRAFT, SystemClock().now()))
     if as_json:
         print_json(found.document())
     else:
@@ -313,7 +313,7 @@ def list_recipes(state_dir: StateDir = None, server: Server = None, as_json: AsJ
         interval = one["interval"]
         table.add_row(
             Text(one["name"], style="bold"),
-            styled(one["state"]),
+            style_word(one["state"]),
             str(one["min_batch_size"]),
             one["epsilon"],
             span(interval["start"], interval["start"] + interval["duration"]),
@@ -340,17 +340,19 @@ def show(
     """
     from infra.base.recipe_files import read_recipe
     from infra.views.recipe_view import show_recipe
-    from tacit.models.forms import known
+    from tacit.models.forms import find_form
     from tacit.operations.outlook import rounding_of
 
     path = Path(checked_name(recipe))
     if is_readable(path):
         found, document = read_recipe(read_file(path), str(path)), {"state": "file"}
     else:
-        document, found = asyncio.run(_logged(server_of(state_dir, server), transport_of(state_dir, server), recipe))
+        document, found = asyncio.run(
+            _read_logged(server_of(state_dir, server), transport_of(state_dir, server), recipe)
+        )
     audience = _audience(found, state_dir) if found.criteria and server is None else {}
     if as_json:
-        body, form = found.body(), known(found.model)
+        body, form = found.body(), find_form(found.model)
         print_json(
             {
                 **document,
@@ -374,10 +376,10 @@ def _audience(recipe: Recipe, state_dir: Path | None) -> dict[str, Any]:
             raise
         return {}
     policy = policy_of(layout.policy_path)
-    return asyncio.run(_attested(recipe, layout, policy))
+    return asyncio.run(_attest_audience(recipe, layout, policy))
 
 
-async def _attested(recipe: Recipe, layout: Layout, policy: Policy) -> dict[str, Any]:
+async def _attest_audience(recipe: Recipe, layout: Layout, policy: Policy) -> dict[str, Any]:
     from infra.views.audience_view import audience_document
     from tacit.recipe.context import Stage
 
@@ -385,7 +387,7 @@ async def _attested(recipe: Recipe, layout: Layout, policy: Policy) -> dict[str,
     return {"audience": audience_document(recipe, policy, context)}
 
 
-async def _logged(server: str, client: HttpTransport, name: str) -> tuple[dict[str, Any], Recipe]:
+async def _read_logged(server: str, client: HttpTransport, name: str) -> tuple[dict[str, Any], Recipe]:
     from tacit.operations.services import logged_recipe
 
     async with client as transport:

@@ -25,7 +25,7 @@ from infra.stacks.command_options import (
 from infra.views.terminal import answers, json_text, notes, print_json, span
 from tacit.adapters.disk.named_files import is_readable
 from tacit.adapters.system import SystemClock
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.errors import DecodeError, UsageError
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def _text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 text") from error
     if not 1 <= len(text) <= MAX_ROUND_INPUT:
-        raise UsageError(f"{path}: {counted(len(text), 'character')}; a round input has 1 to {MAX_ROUND_INPUT}")
+        raise UsageError(f"{path}: {plural(len(text), 'character')}; a round input has 1 to {MAX_ROUND_INPUT}")
     return text
 
 

@@ -102,11 +102,11 @@ class _Search:
     async def _read(self, transport: Transport) -> tuple[Series, list[Asked], Ended | None]:
         """The series, its rounds with their releases, and how it was ended; the last round is collected first. Raises
         ``UsageError``, and ``Refusal`` if its batch is refused."""
-        from infra.commands.results import collector_access, unreleased
+        from infra.commands.results import collector_access, explain_unreleased
         from infra.stacks.api import whole_log
         from tacit.operations.prefix_rounds import rounds_of
-        from tacit.operations.results import released
-        from tacit.operations.series_rounds import awaited
+        from tacit.operations.results import read_results
+        from tacit.operations.series_rounds import await_releases
 
         log = await whole_log(transport, self._layout, policy_of(self._layout.policy_path))
         series, recipes = rounds_of(log, self._name)
@@ -115,11 +115,11 @@ class _Search:
         for recipe in recipes:
             if recipe is recipes[-1]:
                 with notes().status(f"waiting for the release of {recipe.name}"):
-                    found = await awaited(transport, access, recipe, SystemClock(), self._wait)
+                    found = await await_releases(transport, access, recipe, SystemClock(), self._wait)
             else:
-                found = await released(transport, access, recipe.hash_text)
+                found = await read_results(transport, access, recipe.hash_text)
             if not found:
-                waits_for = await unreleased(self._layout, transport, recipe.hash_text)
+                waits_for = await explain_unreleased(self._layout, transport, recipe.hash_text)
                 raise UsageError(
                     f"{recipe.name} is not released: {waits_for}. Collect it first: tacit collect {recipe.name}"
                 )

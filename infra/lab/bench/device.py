@@ -20,7 +20,7 @@ from pathlib import Path
 from client_agent.common import Common
 from client_agent.config import AgentConfig
 from client_agent.journal import AgentStore, State
-from client_agent.runner import opened_agent
+from client_agent.runner import open_agent
 from infra.lab.bench.loading.live import LiveStack, laid_out, run_on
 from infra.lab.bench.rows import Row, Subject, Timing
 from infra.lab.bench.targets import CONTRIBUTION
@@ -42,12 +42,12 @@ WARM = 6
 BATCH_SIZE = 1_000
 PARTS = ("read the log", "token", "decide", "send")
 REMEMBERED = (
-    leaves._decoded,
+    leaves._decode,
     leaves._body_of,
     signers.recipe_in,
     signers.series_in,
     pages.decode_page,
-    view._included,
+    view._verify_inclusion,
     log_source._proof_in,
     encoder._buckets,
     encoder._categories,
@@ -80,7 +80,7 @@ async def _measure(stack: LiveStack, paths: Sequence[Path]) -> list[list[float]]
 
 async def _enrolled(paths: Sequence[Path]) -> None:
     for path in paths:
-        async with opened_agent(load_config(path, AgentConfig)) as (agent, _):
+        async with open_agent(load_config(path, AgentConfig)) as (agent, _):
             await agent.poll()
 
 
@@ -99,7 +99,7 @@ async def _contribution(path: Path, recipe: Recipe, common: Common | None) -> li
         for kept in REMEMBERED:
             kept.cache_clear()
     seconds = list[float]()
-    async with opened_agent(load_config(path, AgentConfig), common=common) as (agent, store):
+    async with open_agent(load_config(path, AgentConfig), common=common) as (agent, store):
         await store.entries()
         for work in (agent.poll, agent.prefetch, agent.consider, agent.send_due):
             await _brought_forward(store, recipe)

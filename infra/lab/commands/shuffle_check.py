@@ -75,14 +75,14 @@ def _show(users: int, rows: dict[str, tuple[float, Factor]]) -> None:
     }
     table = plain_table("what is seen", "delta", "epsilon", "e^epsilon")
     for name, (delta, factor) in rows.items():
-        table.add_row(names[name], f"{delta:g}", f"{epsilon_of(factor):.7g}", _told(factor))
+        table.add_row(names[name], f"{delta:g}", f"{epsilon_of(factor):.7g}", _format_factor(factor))
     console = answers(WIDTH)
     console.print("neighbours by replacement of one user's value")
     console.print(table)
     console.print("At delta 0 shuffling adds nothing to one message for each user (Theorem 4.1).", soft_wrap=True)
 
 
-def _told(factor: Factor) -> str:
+def _format_factor(factor: Factor) -> str:
     """A factor as a fraction, or rounded where that is long."""
     if factor is None:
         return "infinite"
@@ -92,7 +92,7 @@ def _told(factor: Factor) -> str:
 
 def _document(delta: float, factor: Factor) -> dict[str, Any]:
     epsilon = epsilon_of(factor)
-    return {"delta": delta, "epsilon": epsilon if math.isfinite(epsilon) else None, "factor": _told(factor)}
+    return {"delta": delta, "epsilon": epsilon if math.isfinite(epsilon) else None, "factor": _format_factor(factor)}
 
 
 def _delta(text: str) -> Fraction:
@@ -131,5 +131,5 @@ def _row(path: Path, number: int, row: Any) -> list[Fraction]:
             raise UsageError(f"{path}: row {number}, entry {place} divides by 0")
         found.append(Fraction(entry))
     if (total := sum(found, start=Fraction(0))) != 1:
-        raise UsageError(f"{path}: row {number} sums to {_told(total)}, not to 1")
+        raise UsageError(f"{path}: row {number} sums to {_format_factor(total)}, not to 1")
     return found

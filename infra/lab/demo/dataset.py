@@ -20,13 +20,13 @@ from typing import TypeVar
 
 from infra.lab.demo.proposed import Shown
 from infra.lab.devices.columns import read_column, says_nothing
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.errors import DecodeError, UsageError
 from tacit.recipe import model
 from tacit.recipe.encoder import BucketEncoder, holds_one
 from tacit.recipe.quantity import PLACES, exact, quantity
 from tacit.recipe.writing.survey import CATEGORY
-from tacit.tlog.canonical import validated
+from tacit.tlog.canonical import validate
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class Question:
         if self.numbers is not None:
             encoder = {"kind": "number", "low": 1, "high": self.numbers}
         body = {"text": self.text, "metric": self.metric, "encoder": encoder, "statistic": "histogram"}
-        return validated(model.Question, body, "question")
+        return validate(model.Question, body, "question")
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def load_csv(
         raise UsageError(_too_many(path, column, f"has more than {MAX_DEVICES:,} rows"))
     if len(cells) < MIN_DEVICES and devices is None:
         raise UsageError(
-            f"{path}: {counted(len(cells), 'row')} below the header, column {column}; "
+            f"{path}: {plural(len(cells), 'row')} below the header, column {column}; "
             f"the demo needs at least {MIN_DEVICES} rows (one row is one device)"
         )
     rows = [(line, "" if text.strip() in no_value else text) for line, text in _take(cells, devices, str(path))]
@@ -198,7 +198,7 @@ def _take(items: list[T], devices: int | None, source: str) -> list[T]:
     if devices < MIN_DEVICES:
         raise UsageError(f"{devices} devices are too few to hide in; ask for at least {MIN_DEVICES}")
     if devices > len(items):
-        raise UsageError(f"{source}: has {counted(len(items), 'row')}, --devices asks for {devices}; ask for fewer")
+        raise UsageError(f"{source}: has {plural(len(items), 'row')}, --devices asks for {devices}; ask for fewer")
     return items[:devices]
 
 

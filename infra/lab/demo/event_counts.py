@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infra.lab.devices.columns import read_column, says_nothing
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.errors import UsageError
 from tacit.ports import Entropy
 from tacit.recipe.member_types import EVENT_PATTERN
@@ -61,11 +61,11 @@ def load_visits(path: Path, column: str, steps: int, devices: int | None) -> Vis
     if len(rows) > MAX_DEVICES:
         raise UsageError(f"{path}: has more than {MAX_DEVICES:,} rows, each an agent here; take the first --devices N")
     if devices is not None and len(rows) < devices:
-        raise UsageError(f"{path}: has {counted(len(rows), 'row')}, --devices asks for {devices}; ask for fewer")
+        raise UsageError(f"{path}: has {plural(len(rows), 'row')}, --devices asks for {devices}; ask for fewer")
     most = MOST_PER_STEP * steps
     counts = tuple(_count(f"{path}: line {line}, column {column}", text.strip(), most) for line, text in rows)
     if len(rows) < MIN_DEVICES:
-        raise UsageError(f"{path}: {counted(len(rows), 'row')} below the header; the demo needs at least {MIN_DEVICES}")
+        raise UsageError(f"{path}: {plural(len(rows), 'row')} below the header; the demo needs at least {MIN_DEVICES}")
     return Visits(
         str(path),
         column if re.fullmatch(EVENT_PATTERN, column) else EVENT,

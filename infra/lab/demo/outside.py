@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from io import BytesIO
 
-from client_agent.answering import drawn
+from client_agent.answering import draw_answer
 from client_agent.journal import State
 from infra.lab.demo.fleet import Device
 from infra.lab.demo.results.result import StagedRefusal
@@ -41,7 +41,7 @@ async def told_by_a_value_outside(
     sent = 0
     for _ in range(TRIES):
         stream = entropy(BYTES)
-        one, other = (drawn(recipe, answer, BytesIO(stream).read)[0] is not None for answer in answers)
+        one, other = (draw_answer(recipe, answer, BytesIO(stream).read)[0] is not None for answer in answers)
         if one is not other:
             raise Refusal("demo-staged", "a device takes part or not by its value")
         sent += one

@@ -30,10 +30,10 @@ from infra.lab.demo.staging import DAY, HOUR, Recipes, recipe_summary
 from infra.lab.demo.texts_run import Expected, TextsRun
 from infra.lab.demo.words import Texts
 from infra.lab.kit.patience import PatientTransport
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.errors import Refusal, UsageError
 from tacit.operations.design_rounds import expected_levels
-from tacit.operations.prefix_rounds import Progress, progress, searched
+from tacit.operations.prefix_rounds import Progress, progress, search_encoder
 from tacit.ports import Transport
 from tacit.recipe.candidates import Candidates, asked_prefixes, candidates_of, extensions
 from tacit.recipe.cautions import cautions
@@ -182,7 +182,7 @@ class SearchRun(SeriesRun, TextsRun):
             if State.SENT in states and named:
                 said = f"of such a one, the journal says: {named[-1]}"
         words = (
-            f"{sent} of {self._agents} devices took part, each in one of {counted(len(self._asked), 'round')}; {said}"
+            f"{sent} of {self._agents} devices took part, each in one of {plural(len(self._asked), 'round')}; {said}"
         )
         return StagedRefusal("a second answer of a device, asked in every round", "every device", words)
 
@@ -216,7 +216,7 @@ class SearchRun(SeriesRun, TextsRun):
         )
         begin = recipe.interval.start
         series = propose_series(recipe, Shape(rounds, rounds, begin, HOUR, per_epoch=rounds, pause_seconds=PAUSE))
-        searched(series)
+        search_encoder(series)
         size = series.probe.batch.min_batch_size
         if size <= self.DRILL_BATCH:
             raise UsageError(

@@ -18,7 +18,7 @@ from typing import Any
 
 from infra.lab.devices.columns import read_column
 from tacit.adapters.disk.files import open_file
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.errors import UsageError
 
 MIN_DEVICES, DEFAULT_DEVICES, MAX_DEVICES = 1_000, 20_000, 100_000
@@ -60,7 +60,7 @@ def load_texts(path: Path, column: str | None, devices: int | None, no_value: Co
     taken = itertools.islice(cells, MAX_DEVICES if devices is None else devices)
     values = tuple("" if cell.strip() in no_value else cell for cell in taken)
     if devices is not None and len(values) < devices:
-        raise UsageError(f"{path}: has {counted(len(values), 'row')}, --devices asks for {devices}; ask for fewer")
+        raise UsageError(f"{path}: has {plural(len(values), 'row')}, --devices asks for {devices}; ask for fewer")
     _checked(len(values), str(path))
     if not any(value.strip() for value in values):
         raise UsageError(f"{path}: every row is empty")

@@ -10,7 +10,7 @@ from typing import BinaryIO, Final, TextIO
 
 from client_agent.data.csv_rows import SEPARATORS, MalformedCsvError, table_of
 from tacit.adapters.disk.named_files import open_seekable
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 from tacit.errors import UsageError
 
 MAX_COLUMNS = 1000
@@ -63,7 +63,7 @@ def _cells(path: Path, file: TextIO, column: str) -> Iterator[tuple[int, str]]:
         for line, cells in rows:
             if len(cells) != len(header):
                 raise UsageError(
-                    f"{path}: line {line}: {counted(len(cells), 'cell')} where the header has {len(header)} (with "
+                    f"{path}: line {line}: {plural(len(cells), 'cell')} where the header has {len(header)} (with "
                     f"{SEPARATORS[separator]} between), so column {column} is unclear; make every row as long as "
                     "the header"
                 )

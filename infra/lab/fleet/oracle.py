@@ -30,7 +30,7 @@ from tacit.ports import Clock, Transport
 from tacit.recipe.cautions import cautions
 from tacit.recipe.encoder import encoder_of, labels
 from tacit.recipe.model import Recipe
-from tacit.recipe.response import stated, with_response
+from tacit.recipe.response import stated_asked, with_response
 
 POLL_SECONDS = 0.5
 FALSE_ALARM = 1e-9
@@ -177,7 +177,7 @@ class Oracle:
             verdict.remarks.append(f"the batch is {collection['state']}{f' ({why})' if why else ''}, not released")
             return
         found = await call(transport, "GET", f"{base}/v1/results/{recipe.hash_text}", bearer=bearer)
-        document = with_response(found["results"][0], recipe, stated(result.devices))
+        document = with_response(found["results"][0], recipe, stated_asked(result.devices))
         verdict.findings.append(Finding("released: contributions", _accepted(result), document["report_count"]))
         counts = {row["label"]: row["count"] for row in document.get("buckets", ())}
         slack = noise_bound(recipe.aggregator_flips)

@@ -26,7 +26,7 @@ from tacit.models.pan_private_single.device import PanPrivateSingleDevice
 from tacit.panprivate.elgamal import Ciphertext, PrivateKey
 from tacit.panprivate.ristretto import RISTRETTO255
 from tacit.panprivate.single_server import NonZero, Occurrences
-from tacit.panprivate.state import known
+from tacit.panprivate.state import encrypt_publicly
 from tacit.ports import Entropy
 from tacit.recipe.claims import claim_of
 from tacit.recipe.derive import randomizer_of, shape_of
@@ -169,7 +169,7 @@ class Reporter:
     def exact(self, *numbers: int) -> tuple[Ciphertext, ...]:
         """Encrypt exactly these numbers, which no honest device could choose."""
         key = self.kit.state_key.public_key()
-        plain = (known(RISTRETTO255.times_base(RISTRETTO255.scalar(one))) for one in numbers)
+        plain = (encrypt_publicly(RISTRETTO255.times_base(RISTRETTO255.scalar(one))) for one in numbers)
         return tuple(key.rerandomise(one, self.entropy) for one in plain)
 
     def report(self, cells: tuple[Ciphertext, ...], token: BoundToken | None = None) -> bytes:

@@ -11,7 +11,7 @@ from infra.lab.kit.reports import BOTH, TaskKit, TokenSource, make_task_kit, tok
 from tacit.messages import Report, ReportMetadata, Role
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.panprivate.embedding import embed
-from tacit.panprivate.state import known
+from tacit.panprivate.state import encrypt_publicly
 from tacit.panprivate.two_servers import SharedCells, Sharing, sealed_shares
 from tacit.ports import Entropy
 from tacit.roles.client import bound_report
@@ -55,7 +55,7 @@ class SharedReports:
     def encrypted(self, role: Role, chunk: bytes) -> bytes:
         """The ciphertexts of one cell's part ``chunk``, which may be any bytes."""
         key = self._keys[role]
-        return b"".join(key.rerandomise(known(element), self.entropy).encode() for element in embed(chunk))
+        return b"".join(key.rerandomise(encrypt_publicly(element), self.entropy).encode() for element in embed(chunk))
 
     def valid(self, bits: Sequence[int]) -> Report:
         """A report that both aggregators accept (once)."""

@@ -30,7 +30,7 @@ from tacit.learning.clipping import Clip
 from tacit.learning.local import Examples, room_for_units, sent_vectors
 from tacit.learning.plan import Plan
 from tacit.learning.projection import projection_of
-from tacit.operations.learning.rounds import learned, optimiser_of
+from tacit.operations.learning.rounds import learn, optimiser_of
 from tacit.recipe.encoder_specs import Update, Vector
 from tacit.recipe.quantity import exact
 from tacit.recipe.training import Training
@@ -128,7 +128,7 @@ def trained(
         if lying:
             longest = noise.longest if isinstance(noise, Flips) else 1.0
             total = total + lying * longest * worst_direction(people, plan, parameters, total / max(count, 1), clip)
-        update, clip = learned(plan, total / max(count, 1), clip, _name_of(parameters))
+        update, clip = learn(plan, total / max(count, 1), clip, _name_of(parameters))
         parameters = optimiser.step(parameters, update)
         found.append(tested(len(takes_part), parameters, people.test, plan.training))
     return found
@@ -186,7 +186,7 @@ def worst_direction(
     """The direction, of length 1, in which the loss of the model that follows from the others' ``mean`` grows fastest,
     as a device would encode it."""
     training, name, test = plan.training, _name_of(parameters), people.test
-    ahead = (parameters + learned(plan, mean, clip, name)[0]).astype(np.float32)[np.newaxis]
+    ahead = (parameters + learn(plan, mean, clip, name)[0]).astype(np.float32)[np.newaxis]
     features = test.features.astype(np.float32)[np.newaxis]
     gradient = architecture_of(training.architecture).gradient(ahead, features, test.labels[np.newaxis])
     rows = gradient.astype(np.float64)

@@ -11,7 +11,7 @@ from typing import Any
 
 from cryptography.hazmat.primitives import serialization
 
-from client_agent.answering import drawn
+from client_agent.answering import draw_answer
 from client_agent.coin import coin_threshold
 from infra.lab.vectors.cast import SEED, cast
 from infra.lab.vectors.kept_shares import kept_shares
@@ -171,7 +171,7 @@ def answers() -> dict[str, Any]:
             row = {"value": value, "encoded": answer, "draws": draw.hex(), "measurement": randomised}
             rate = recipe.sampling.rate_of(answer)
             row["rate"], row["coin_threshold"] = str(rate), f"{coin_threshold(rate):032x}"
-            whole, _ = drawn(recipe, answer, draw)
+            whole, _ = draw_answer(recipe, answer, draw)
             rows.append({**row, "sent": {"draws": draw.hex(), "measurement": whole}})
         dummies = [{"measurement": randomizer.dummy(draw), "draws": draw.hex()} for _ in range(2)]
         given = {"recipe": name, "labels": list(encoder.labels), **_thresholds(recipe)}

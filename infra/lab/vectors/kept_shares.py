@@ -10,7 +10,7 @@ from infra.lab.vectors.cast import SEED, Draws, cast
 from tacit.messages import Role
 from tacit.panprivate.elgamal import Ciphertext, PrivateKey
 from tacit.panprivate.embedding import embed
-from tacit.panprivate.state import known
+from tacit.panprivate.state import encrypt_publicly
 from tacit.recipe.derive import task_of
 from tacit.task import verify_key_of
 from tacit.vdaf import ping_pong
@@ -68,7 +68,7 @@ def _cell(keys: dict[str, PrivateKey], context: bytes, bit: int, draw: Draws) ->
     made: dict[str, Any] = {"bit": bit, "rand": rand}
     for side, share in zip(_SIDES.values(), parts, strict=True):
         elements = embed(share)
-        sent: list[Ciphertext] = [keys[side].public_key().rerandomise(known(one), draw) for one in elements]
+        sent: list[Ciphertext] = [keys[side].public_key().rerandomise(encrypt_publicly(one), draw) for one in elements]
         made[side] = {
             "share": share.hex(),
             "elements": [one.hex() for one in elements],

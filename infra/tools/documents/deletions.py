@@ -206,7 +206,7 @@ NOT_BY_TIME = (
         (
             "client_agent/panprivate/listening.py:listening",
             "client_agent/panprivate/slots.py:Slots.make",
-            "infra/backing/backing_servers.py:_provided",
+            "infra/backing/backing_servers.py:_provide",
             "infra/backing/backups.py:back_up",
             "infra/backing/backups.py:_aside",
             "infra/backing/sealed_files.py:unseal",
@@ -220,7 +220,7 @@ NOT_BY_TIME = (
             "infra/tools/staging/containers.py:services_at_work",
             "infra/tools/staging/orders.py:carry_out_orders",
             "infra/tools/staging/orders.py:give_order",
-            "infra/tools/staging/running.py:_told",
+            "infra/tools/staging/running.py:_announce_and_watch",
             "infra/tools/staging/running.py:stop_staging",
             "tacit/adapters/databases/watermark.py:Watermark._make",
             "tacit/adapters/disk/files.py:replacing",

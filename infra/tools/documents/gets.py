@@ -118,12 +118,12 @@ def gets() -> Iterator[Get]:
             yield Get(one.service, one.path, ", ".join(one.callers), *_BOUNDS[one.service, one.path])
     for route in ROUTES:
         if route.method == "GET":
-            bound, cost = _OF_ADMIN[route.path] if route.path in _OF_ADMIN else _paged(route)
+            bound, cost = _OF_ADMIN[route.path] if route.path in _OF_ADMIN else _describe_paging(route)
             who = "anyone" if route.permission is None else f"people who may {route.permission.value}"
             yield Get("admin", route.path, who, bound, PAGES_OF if route.paged else "", cost)
 
 
-def _paged(route: Route) -> tuple[str, str]:
+def _describe_paging(route: Route) -> tuple[str, str]:
     if not route.paged:
         raise KeyError(route.path)
     return "a page", _ROWS

@@ -137,7 +137,7 @@ def schema_of_model(model: type[BaseModel], *, nulls: bool = True) -> dict[str, 
     return found
 
 
-def encoded(schema: dict[str, Any]) -> bytes:
+def encode_schema(schema: dict[str, Any]) -> bytes:
     """The bytes of the schema's file."""
     return json_text(schema).encode()
 

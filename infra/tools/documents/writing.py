@@ -13,7 +13,7 @@ from infra.tools.documents.gets import gets_page
 from infra.tools.documents.metrics import METRICS
 from infra.tools.documents.problems import problems_page
 from infra.tools.documents.resources import resources_page
-from infra.tools.documents.schemas import SCHEMAS, encoded, schema_of
+from infra.tools.documents.schemas import SCHEMAS, encode_schema, schema_of
 from infra.tools.documents.stored import tables_page
 from infra.tools.documents.tables import findings_page, members_page, methods_page, readme, rules_page
 from infra.tools.documents.words import MADE, page, table
@@ -43,7 +43,7 @@ MACHINES: Mapping[str, tuple[str, States[Any]]] = {
 
 def schema_files() -> dict[str, bytes]:
     """The schemas and the pages that accompany them."""
-    files = {f"{name}.json": encoded(schema_of(name)) for name in SCHEMAS}
+    files = {f"{name}.json": encode_schema(schema_of(name)) for name in SCHEMAS}
     pages = {
         "README.md": readme(),
         "configuration.md": configuration_page(),

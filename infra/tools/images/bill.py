@@ -67,12 +67,12 @@ def _of_distribution(distribution: Distribution) -> Component:
     from packaging.utils import canonicalize_name
 
     metadata: Any = distribution.metadata
-    licence = metadata.get("License-Expression") or _classified(metadata) or _short(metadata.get("License"))
+    licence = metadata.get("License-Expression") or _classified_licence(metadata) or _short(metadata.get("License"))
     record = hashlib.sha256((distribution.read_text("RECORD") or "").encode()).hexdigest()
     return _component(canonicalize_name(distribution.name), distribution.version, record, licence)
 
 
-def _classified(metadata: Any) -> str:
+def _classified_licence(metadata: Any) -> str:
     """The licence that the classifiers name, or the empty string."""
     named = [one.rpartition(" :: ")[2] for one in metadata.get_all("Classifier") or [] if one.startswith("License :: ")]
     return " and ".join(named)

@@ -46,7 +46,6 @@ def require_podman() -> None:
 
 
 def podman_environment() -> dict[str, str]:
-    """The environment of every Podman command."""
     return {**os.environ, **({} if SYSTEMD.exists() else WITHOUT_SYSTEMD)}
 
 
@@ -118,9 +117,9 @@ def check_image(name: str, folder: Path) -> None:
     user = json.loads(podman("image", "inspect", name))[0]["Config"].get("User", "")
     if user in ROOTS:
         raise Fatal(f"{name} would run as root")
-    with _mounted(name) as root:
+    with _mount(name) as root:
         for part in ("app", "lib", FILE):
-            wanted, found = _listed(folder / part), _listed(root / HOME.lstrip("/") / part)
+            wanted, found = _list_sizes(folder / part), _list_sizes(root / HOME.lstrip("/") / part)
             if wanted != found:
                 other = sorted(wanted.items() ^ found.items())[0][0]
                 raise Fatal(f"{name}: {part}/{other} differs from the file that was put in")
@@ -129,13 +128,13 @@ def check_image(name: str, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _mounted(name: str) -> Iterator[Path]:
+def _mount(name: str) -> Iterator[Path]:
     """The image's files, mounted while the block runs."""
     yield Path(podman("image", "mount", name).strip())
     podman("image", "unmount", name)
 
 
-def _listed(folder: Path) -> Mapping[str, int]:
+def _list_sizes(folder: Path) -> Mapping[str, int]:
     """Sizes of the files below ``folder``, by path."""
     if folder.is_file():
         return {"": folder.stat().st_size}
@@ -148,7 +147,7 @@ def _strays(root: Path) -> Iterator[Path]:
         yield from (place / name for name in OWN if (place / name).is_dir())
 
 
-def described(image: Image) -> dict[str, Any]:
+def describe_image(image: Image) -> dict[str, Any]:
     """The row of an image in ``tacit staging images --json``."""
     return {
         "domain": image.domain.name,

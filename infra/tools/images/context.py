@@ -74,7 +74,7 @@ class Context:
         shutil.rmtree(made, ignore_errors=True)
         for part in ("app", "lib", "etc"):
             (made / part).mkdir(parents=True)
-        _link(_pooled(pool / "app", "tacit", self.selection.files.items()), made / "app")
+        _link(_pool(pool / "app", "tacit", self.selection.files.items()), made / "app")
         for one in self.selection.distributions.values():
             _link(_distribution(pool / "lib", one), made / "lib")
         (made / "Containerfile").write_text(containerfile(), "utf-8")
@@ -88,10 +88,10 @@ def containerfile() -> str:
 
 
 def _distribution(pool: Path, one: Distribution) -> Iterable[tuple[str, Path]]:
-    return _pooled(pool / f"{one.name}-{one.version}", one.name, distribution_files(one))
+    return _pool(pool / f"{one.name}-{one.version}", one.name, distribution_files(one))
 
 
-def _pooled(folder: Path, name: str, wanted: Iterable[tuple[str, Path]]) -> Iterable[tuple[str, Path]]:
+def _pool(folder: Path, name: str, wanted: Iterable[tuple[str, Path]]) -> Iterable[tuple[str, Path]]:
     """``wanted`` in ``folder``, compiled there unless that was done before; paths with the files."""
     found = list(wanted)
     missing = [(place, path) for place, path in found if not (folder / place).exists()]

@@ -47,7 +47,7 @@ def select(domain: Domain) -> Selection:
     require_extra("an image", "containers", "grimp", "packaging")
     graph = _graph()
     own = [name for package in domain.packages for name in (package, *graph.find_descendants(package))]
-    found = _reached(graph, [*own, *domain.roots])
+    found = _reachable_modules(graph, [*own, *domain.roots])
     foreign = sorted(name for name in found if _is_within(name, foreign_to(domain)))
     if foreign:
         raise Fatal(f"the image {domain.name} would hold {', '.join(foreign)}, which is another domain's")
@@ -64,7 +64,7 @@ def _graph() -> ImportGraph:
     )
 
 
-def _reached(graph: ImportGraph, roots: Iterable[str]) -> frozenset[str]:
+def _reachable_modules(graph: ImportGraph, roots: Iterable[str]) -> frozenset[str]:
     """All modules that are imported with ``roots``; a module imports the packages above it, too."""
     found, waiting = set[str](), list(roots)
     while waiting:
@@ -128,7 +128,7 @@ def _distributions(names: Iterable[str]) -> dict[str, Distribution]:
     while waiting:
         name = waiting.pop()
         if name not in found:
-            found[name] = _installed(name)
+            found[name] = _find_distribution(name)
             waiting += [needed for needed, _ in _requirements(found[name], extras.get(name, ()))]
             waiting += DRIVERS.get(name, ())
     if unknown := sorted(brought - found.keys() - _ever_asked_for()):
@@ -172,7 +172,7 @@ def _normal(name: str) -> str:
     return str(canonicalize_name(name))
 
 
-def _installed(name: str) -> Distribution:
+def _find_distribution(name: str) -> Distribution:
     try:
         return importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError as error:
@@ -203,5 +203,5 @@ def _digest(path: Path, name: str) -> str:
 def needs_of(name: str, among: Iterable[str]) -> list[str]:
     """Those of ``among`` that the installed distribution ``name`` requires, with the extras that Tacit wants of it."""
     wanted = EXTRAS if name == "tacit" else dict(_own_requirements()).get(name, ())
-    needed = {one for one, _ in _requirements(_installed(name), wanted)} | set(DRIVERS.get(name, ()))
+    needed = {one for one, _ in _requirements(_find_distribution(name), wanted)} | set(DRIVERS.get(name, ()))
     return sorted(needed & set(among))

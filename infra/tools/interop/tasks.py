@@ -133,7 +133,7 @@ class TaskCallers(Callers):
         digests = self._credentials.digests(request.match_info.get("task_id", ""))
         if digests is None:
             raise DapAbort(DapProblem.UNRECOGNIZED_TASK)
-        presented = token_digest(_presented(request).encode("utf-8", "surrogateescape"))
+        presented = token_digest(_read_bearer(request).encode("utf-8", "surrogateescape"))
         for role in roles:
             if role in digests and hmac.compare_digest(presented, digests[role]):
                 vouch(request)
@@ -141,7 +141,7 @@ class TaskCallers(Callers):
         raise unauthorized()
 
 
-def _presented(request: Asking) -> str:
+def _read_bearer(request: Asking) -> str:
     scheme, _, bearer = request.headers.getall("Authorization", [""])[0].partition(" ")
     return bearer if scheme.lower() == "bearer" and bearer else request.headers.getall(AUTH_HEADER, [""])[0]
 

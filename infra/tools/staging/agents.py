@@ -123,7 +123,7 @@ async def until_at_work(devices: Devices, children: Mapping[Path, Child]) -> Non
     ``agents_at_work``."""
     clock, wanted, most = SystemClock(), devices.present, -1
     until = 0.0
-    while (working := (await asyncio.to_thread(counted, devices))["working"]) < wanted:
+    while (working := (await asyncio.to_thread(count_devices, devices))["working"]) < wanted:
         if working > most:
             most, until = working, clock.now() + START_SECONDS
         for log, child in children.items():
@@ -137,12 +137,12 @@ async def until_at_work(devices: Devices, children: Mapping[Path, Child]) -> Non
         await clock.sleep(LOOK_SECONDS)
 
 
-def counted(devices: Devices, runs: Callable[[Path], bool] = lambda _log: True) -> dict[str, Any]:
+def count_devices(devices: Devices, runs: Callable[[Path], bool] = lambda _log: True) -> dict[str, Any]:
     """Counts of the devices and their states, as ``tacit agent host`` logs them; for devices with a process of their
     own only whether they started. ``runs``: whether the process that writes a log has not ended."""
     logs = [log for host in devices.hosts if runs(log := host.with_suffix(LOG_SUFFIX))]
     counts = [found for log in logs if (found := _last_counts(log))]
-    alone = sum(runs(log) and _started(log) for log in (folder / SINGLE_LOG for folder in devices.single))
+    alone = sum(runs(log) and _has_started(log) for log in (folder / SINGLE_LOG for folder in devices.single))
 
     def total(name: str) -> int:
         return sum(int(one[name]) for one in counts)
@@ -177,7 +177,7 @@ def _last_counts(log: Path) -> dict[str, Any]:
     return {}
 
 
-def _started(log: Path) -> bool:
+def _has_started(log: Path) -> bool:
     with contextlib.suppress(OSError), log.open("rb") as file:
         return b'"started"' in file.read(LOG_TAIL_BYTES)
     return False

@@ -104,8 +104,7 @@ def _device_title(folder: Path) -> str:
     return f"device-{folder.name}" if folder.parent.name == SINGLE else f"devices-{folder.name}"
 
 
-def _contained(image: str, user: int, legs: Mapping[str, str], memory: str, cpus: float) -> dict[str, Any]:
-    """The members that every container has."""
+def _container_members(image: str, user: int, legs: Mapping[str, str], memory: str, cpus: float) -> dict[str, Any]:
     return {
         "image": image,
         "user": f"{user}:{user}",
@@ -136,7 +135,7 @@ def _least(limit: int, wanted: int) -> int:
 def _service(layout: Layout, name: str, image: str) -> dict[str, Any]:
     organisation = organisation_of(name)
     secret, public = files_of(layout, name)
-    body = _contained(image, user_of(organisation), legs_of(layout, name), SERVICE_MEMORY, SERVICE_CPUS)
+    body = _container_members(image, user_of(organisation), legs_of(layout, name), SERVICE_MEMORY, SERVICE_CPUS)
     if organisation in with_database(layout) and data_network(organisation) in body["networks"]:
         body["depends_on"] = {f"{organisation}-database": {"condition": "service_healthy"}}
     config = layout.configs[name].name
@@ -158,7 +157,7 @@ def _database(layout: Layout, organisation: str, image: str) -> dict[str, Any]:
     name = f"{organisation}-database"
     legs = {data_network(organisation): address}
     return {
-        **_contained(image, database_user(organisation), legs, SERVICE_MEMORY, SERVICE_CPUS),
+        **_container_members(image, database_user(organisation), legs, SERVICE_MEMORY, SERVICE_CPUS),
         "entrypoint": ["/bin/sh", f"{FILES}/{SCRIPT}"],
         "environment": {"ADDRESS": address},
         "stop_signal": "SIGINT",
@@ -179,7 +178,7 @@ def _devices(layout: Layout, folder: Path, number: int, image: str) -> dict[str,
     cpus = float(os.cpu_count() or 1)
     public = f"./{FOLDER}/{PUBLIC}"
     return {
-        **_contained(image, user_of(DEVICES), device_legs(layout, number), DEVICES_MEMORY, cpus),
+        **_container_members(image, user_of(DEVICES), device_legs(layout, number), DEVICES_MEMORY, cpus),
         "command": arguments(f"{STACK}/{place}"),
         "volumes": [
             _bind(f"./{place}", f"{STACK}/{place}", writable=True),

@@ -120,7 +120,6 @@ def files_of(layout: Layout, name: str) -> tuple[list[str], list[str]]:
 
 
 def _texts(value: object) -> list[str]:
-    """Every string in a document."""
     if isinstance(value, str):
         return [value]
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()

@@ -51,17 +51,17 @@ class Devices:
     @property
     def hosted(self) -> list[Path]:
         """Folders of devices that hosts run."""
-        return _numbered(path.parent for host in self.hosts for path in host.glob(f"*/{CONFIG_NAME}"))
+        return _sort_by_number(path.parent for host in self.hosts for path in host.glob(f"*/{CONFIG_NAME}"))
 
     @property
     def single(self) -> list[Path]:
         """Folders of devices with a process of their own."""
-        return _numbered(path.parent for path in self.folder.glob(f"{SINGLE}/*/{CONFIG_NAME}"))
+        return _sort_by_number(path.parent for path in self.folder.glob(f"{SINGLE}/*/{CONFIG_NAME}"))
 
     @property
     def folders(self) -> list[Path]:
         """Folders of all devices that are present now."""
-        return _numbered([*self.hosted, *self.single])
+        return _sort_by_number([*self.hosted, *self.single])
 
     @property
     def configs(self) -> list[Path]:
@@ -143,5 +143,5 @@ class Devices:
         return alone_in(self.folder, LOCK, "devices are joining or leaving just now; try again")
 
 
-def _numbered(folders: Iterable[Path]) -> list[Path]:
+def _sort_by_number(folders: Iterable[Path]) -> list[Path]:
     return sorted(folders, key=lambda path: int(path.name))

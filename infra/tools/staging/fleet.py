@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from infra.base.remembered_servers import amend_config
 from infra.stacks.layout import Layout
-from infra.tools.staging.agents import counted
+from infra.tools.staging.agents import count_devices
 from infra.tools.staging.devices import Devices
 from services.admin.questions.fleet import DEVICES_FILE, REPORT_FILE, devices_of, report_of
 from tacit.ports import Clock
@@ -34,10 +34,10 @@ def let_read_fleet(layout: Layout) -> None:
 
 
 async def tell_devices(layout: Layout, mode: str, runs: Callable[[Path], bool], clock: Clock) -> None:
-    """Write the counts of the devices every few seconds, until cancelled. ``runs``: as in ``counted``."""
+    """Write the counts of the devices every few seconds, until cancelled. ``runs``: as in ``count_devices``."""
     devices = Devices.of(layout.state_dir)
     while True:
-        counts = await asyncio.to_thread(counted, devices, runs)
+        counts = await asyncio.to_thread(count_devices, devices, runs)
         await asyncio.to_thread(_write, layout, DEVICES_FILE, devices_of(clock.now(), mode, counts))
         await clock.sleep(TELL_SECONDS)
 

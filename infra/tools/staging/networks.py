@@ -74,7 +74,7 @@ def require_namespaces() -> None:
 
 
 @contextlib.contextmanager
-def joined(state_dir: Path, network: str) -> Iterator[Mapping[str, str]]:
+def join_networks(state_dir: Path, network: str) -> Iterator[Mapping[str, str]]:
     """Make the namespaces of a stack, by place, for as long as the block runs; leftovers of an earlier run are
     replaced. Raises ``UsageError`` if the system refuses them."""
     require_namespaces()

@@ -102,7 +102,7 @@ async def give_order(state_dir: Path, order: Order, runs: Callable[[], bool], cl
     _write(path, {**asdict(order), "services": list(order.services), "also": list(order.also)})
     answer = path.with_suffix(ANSWER)
     try:
-        while (found := _answered(answer)) is None:
+        while (found := _read_answer(answer)) is None:
             if not runs():
                 raise UsageError(f"{state_dir}: the deployment has ended")
             await clock.sleep(LOOK_SECONDS)
@@ -188,7 +188,7 @@ def _read(path: Path) -> Order:
     return Order(Act(body["act"]), tuple(body["services"]), tuple(body["also"]))
 
 
-def _answered(path: Path) -> dict[str, Any] | None:
+def _read_answer(path: Path) -> dict[str, Any] | None:
     """The answer in ``path``, or None while there is none."""
     with contextlib.suppress(FileNotFoundError):
         found: dict[str, Any] = json.loads(path.read_text("utf-8"))

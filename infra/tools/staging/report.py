@@ -120,15 +120,17 @@ def mismatches(recipe: str, ends: Ends, served: Served) -> list[Mismatch]:
         Mismatch(recipe, LATE, states[State.SCHEDULED], "still on devices when the batch was released"),
         Mismatch(recipe, LATE, served.waiting, "still waiting at the server when the batch was released"),
         Mismatch(recipe, LATE, after, "sent after the server had closed the batch"),
-        Mismatch(recipe, REFUSED, states[State.FAILED] - after, f"refused when they were sent{_listed(ends.refused)}"),
-        Mismatch(recipe, REFUSED, rejected, f"rejected after they were accepted{_listed(served.rejected)}"),
+        Mismatch(
+            recipe, REFUSED, states[State.FAILED] - after, f"refused when they were sent{_list_causes(ends.refused)}"
+        ),
+        Mismatch(recipe, REFUSED, rejected, f"rejected after they were accepted{_list_causes(served.rejected)}"),
         Mismatch(recipe, LOST, max(0, missing), "sent, and neither counted nor rejected"),
         Mismatch(recipe, UNJOURNALLED, max(0, -missing), "counted, though no journal says that they were sent"),
     ]
     return [one for one in found if one.count]
 
 
-def _listed(causes: Mapping[str, int]) -> str:
+def _list_causes(causes: Mapping[str, int]) -> str:
     return ": " + ", ".join(f"{count} {cause}" for cause, count in sorted(causes.items())) if causes else ""
 
 
@@ -158,7 +160,7 @@ def report(
                 "journalled": dict(states),
                 "released": count,
                 "rejected": dict(served.rejected),
-                "estimates": compared(recipe, released, journals.asked.get(name, ())),
+                "estimates": compare_estimates(recipe, released, journals.asked.get(name, ())),
             }
         )
     return {
@@ -189,7 +191,7 @@ def _wrong_clocks(journals: Journals, released: Iterable[str]) -> dict[str, Any]
     }
 
 
-def compared(
+def compare_estimates(
     recipe: Recipe, released: Sequence[Mapping[str, Any]], asked: Iterable[AgentConfig]
 ) -> list[dict[str, Any]]:
     """The estimates of a recipe's one release, each with the true number of devices: those of ``asked`` whose own data

@@ -25,7 +25,7 @@ from infra.stacks.processes import ServiceProcess
 from infra.stacks.running_stack import run_stack, tell_prometheus, until_told
 from infra.stacks.status import lives
 from infra.stacks.workers import Part
-from infra.tools.staging.agents import Runners, agents_at_work, counted, processes_of, watch_agents
+from infra.tools.staging.agents import Runners, agents_at_work, count_devices, processes_of, watch_agents
 from infra.tools.staging.choices import Mode
 from infra.tools.staging.containers import containers_of, devices_at_work, services_at_work
 from infra.tools.staging.devices import Devices
@@ -73,14 +73,16 @@ async def run_staging(
                 carry_out_orders(layout, services, SystemClock()),
                 tell_devices(layout, mode.value, lambda log: log in children and children[log].runs, SystemClock()),
             )
-            async with _told(layout, mode, serving, children, processes_of(devices, place), notes, tell, *beside):
+            async with _announce_and_watch(
+                layout, mode, serving, children, processes_of(devices, place), notes, tell, *beside
+            ):
                 yield
 
     restart = f"tacit staging start {{}} --state-dir {shlex.quote(str(layout.state_dir))}"
     return await run_stack(layout, parts, notes, with_devices, restart, within)
 
 
-async def run_contained(
+async def run_in_containers(
     layout: Layout, compose: Compose, parts: Sequence[Part], notes: Console, tell: Callable[[dict[str, Any]], None]
 ) -> None:
     """``run_staging`` in the containers of ``compose``, whose file has been written."""
@@ -91,14 +93,16 @@ async def run_contained(
             notes.print(f"starting {devices.present} devices")
             async with devices_at_work(layout, compose, devices) as children:
                 runners, carrying = containers_of(layout, devices), carry_out_orders(layout, services, SystemClock())
-                async with _told(layout, Mode.CONTAINERS, parts, children, runners, notes, tell, carrying):
+                async with _announce_and_watch(
+                    layout, Mode.CONTAINERS, parts, children, runners, notes, tell, carrying
+                ):
                     await stopping.wait()
 
     await until_told(notes, work)
 
 
 @contextlib.asynccontextmanager
-async def _told(
+async def _announce_and_watch(
     layout: Layout,
     mode: Mode,
     serving: Iterable[Part],
@@ -119,7 +123,7 @@ async def _told(
     mark()
     looking = asyncio.gather(watch_agents(devices, runners, children, notes.print, mark), *also)
     try:
-        tell(describe(layout, mode, serving, counted(devices)))
+        tell(describe(layout, mode, serving, count_devices(devices)))
         yield
     finally:
         looking.cancel()

@@ -21,8 +21,8 @@ from infra.tools.staging.containers import alone
 from infra.tools.staging.devices import Devices
 from infra.tools.staging.fleet import let_read_fleet
 from infra.tools.staging.natures import Natures
-from infra.tools.staging.networks import joined
-from infra.tools.staging.running import run_contained, run_staging
+from infra.tools.staging.networks import join_networks
+from infra.tools.staging.running import run_in_containers, run_staging
 from infra.views.terminal import notes
 from tacit.adapters.system import OsEntropy, SystemClock
 
@@ -59,7 +59,7 @@ def up_as_processes(
         if examples is not None:
             give_examples(devices.folders, examples)
         network = layout.options.network
-        namespaces = stack.enter_context(joined(folder, network)) if network else {}
+        namespaces = stack.enter_context(join_networks(folder, network)) if network else {}
         status = asyncio.run(run_staging(layout, parts, kind, namespaces, notes(), tell))
     if status:
         raise typer.Exit(status)
@@ -78,4 +78,4 @@ def up_in_containers(
         write_prometheus(layout, parts.first, now)
         hand_over(layout, devices)
         compose.write(compose_document(layout, devices, images, database_image))
-        asyncio.run(run_contained(layout, compose, parts.first, notes(), tell))
+        asyncio.run(run_in_containers(layout, compose, parts.first, notes(), tell))

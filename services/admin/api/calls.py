@@ -234,7 +234,7 @@ class Route:
 
 def part_of(request: web.Request, name: str) -> str:
     """A part of the path. Raises ``Abort`` (404) if it holds a NUL, which no database can store."""
-    found = request.match_info[name]
-    if "\0" in found:
+    text = request.match_info[name]
+    if "\0" in text:
         raise not_found(name)
-    return found
+    return text

@@ -43,23 +43,23 @@ def endpoint(route: Route) -> Callable[[web.Request], Awaitable[web.StreamRespon
 
     async def handle(request: web.Request) -> web.StreamResponse:
         require_known_query(route, request)
-        return await acted(route, request)
+        return await respond(route, request)
 
     return handle
 
 
-async def acted(route: Route, request: web.Request, raw: bytes | None = None) -> web.StreamResponse:
+async def respond(route: Route, request: web.Request, raw: bytes | None = None) -> web.StreamResponse:
     """Answer ``request`` by ``route``. ``raw``: the body, if it has already been read."""
     admin = request.app[ADMIN]
     if route.looks and admin.sign_in.shows_key(request):
         async with admin.store.read() as tx:
             principal = await admin.sign_in.principal(request, seen=route.seen, tx=tx)
-            return await _tried(admin, route, request, principal, b"", tx)
+            return await _try_to_answer(admin, route, request, principal, b"", tx)
     found = None if route.permission is None else await admin.sign_in.principal(request, seen=route.seen)
-    return await _tried(admin, route, request, found, raw)
+    return await _try_to_answer(admin, route, request, found, raw)
 
 
-async def _tried(
+async def _try_to_answer(
     admin: Admin,
     route: Route,
     request: web.Request,
@@ -73,7 +73,7 @@ async def _tried(
         _require(route, principal)
         if raw is None:
             raw = await read_body(request, admin.config.max_body) if route.takes else b""
-        return await _answered(admin, route, request, principal, raw, tx)
+        return await _answer(admin, route, request, principal, raw, tx)
     except UsageError as error:
         await _record_refusal(admin, route, request, principal, abort := field_problem(error))
         raise abort from error
@@ -97,27 +97,27 @@ async def _again(admin: Admin, tx: AdminTx, route: Route, before: Principal | No
     return principal
 
 
-async def _answered(
+async def _answer(
     admin: Admin, route: Route, request: web.Request, principal: Principal | None, raw: bytes, view: AdminTx | None
 ) -> web.StreamResponse:
     key = _idempotency(route, request, principal, raw)
     body = _body(route, request, raw)
     if view is not None:
-        return _told(admin, await route.handler(Call(admin, request, principal, body, view)))
+        return _respond_and_notify(admin, await route.handler(Call(admin, request, principal, body, view)))
     prepared = None if route.prepare is None else await route.prepare(admin, body)
     if route.storing is Storing.WRITE:
         async with admin.store.transaction() as tx:
             principal = await _again(admin, tx, route, principal)
             if key is not None and (before := await tx.answer(key[0])) is not None:
-                return _replayed(before, key[1])
+                return _replay(before, key[1])
             reply = await route.handler(Call(admin, request, principal, body, tx, prepared))
             await _keep(admin, tx, route, request, principal, reply, key)
-        return _told(admin, reply)
+        return _respond_and_notify(admin, reply)
     if route.takes:
         async with admin.store.read() as reading:
             principal = await _again(admin, reading, route, principal)
             if key is not None and (before := await reading.answer(key[0])) is not None:
-                return _replayed(before, key[1])
+                return _replay(before, key[1])
     if route.storing is Storing.READ:
         async with admin.store.read() as reading:
             reply = await route.handler(Call(admin, request, principal, body, reading, prepared))
@@ -129,7 +129,7 @@ async def _answered(
                 key is not None and await tx.answer(key[0]) is not None
             )  # by the same request, sent twice concurrently
             await _keep(admin, tx, route, request, principal, reply, None if kept else key)
-    return _told(admin, reply) if reply.stream is None else await reply.stream(request)
+    return _respond_and_notify(admin, reply) if reply.stream is None else await reply.stream(request)
 
 
 def _idempotency(
@@ -148,7 +148,7 @@ def _idempotency(
     return hashlib.sha256(owned).digest(), hashlib.sha256(asked).digest()
 
 
-def _replayed(before: Answer, asked: bytes) -> web.Response:
+def _replay(before: Answer, asked: bytes) -> web.Response:
     """The stored answer to an earlier request with this key. Raises ``Abort``: 422 if that was a different request, 409
     if its answer is shown only once."""
     if before.request != asked:
@@ -218,7 +218,7 @@ def _body(route: Route, request: web.Request, raw: bytes) -> Any:
     return Plan.from_body(value) if route.body is Plan else parse_fields(route.body, value)
 
 
-def _told(admin: Admin, reply: Reply) -> web.Response:
+def _respond_and_notify(admin: Admin, reply: Reply) -> web.Response:
     """Make the response, and send the reply's event to all listeners."""
     if reply.event is not None:
         admin.events.tell(reply.event)

@@ -12,7 +12,7 @@ from tacit.codec import b64url
 from tacit.service.documents.admin_people import ActDocument
 
 
-async def listed(call: Call) -> Reply:
+async def list_acts(call: Call) -> Reply:
     """A page of the audit log, in the order of the acts."""
     after, limit = call.page()
     return Reply(await page_of(call.stored, after, limit))
@@ -20,12 +20,12 @@ async def listed(call: Call) -> Reply:
 
 async def page_of(tx: AdminTx, after: int, limit: int) -> AuditPage:
     """A page with at most ``limit`` acts after number ``after``, with people's names."""
-    found = await tx.acts(after, limit + 1)
-    names = await tx.names({row.act.who for row in found if row.act.who})
-    following = str(found[limit - 1].number) if len(found) > limit else None
+    acts = await tx.acts(after, limit + 1)
+    names = await tx.names({row.act.who for row in acts if row.act.who})
+    following = str(acts[limit - 1].number) if len(acts) > limit else None
     last = await tx.last_act()
     newest = 0 if last is None else last.number
-    return AuditPage(acts=[_document(row, names) for row in found[:limit]], next=following, newest=newest)
+    return AuditPage(acts=[_document(row, names) for row in acts[:limit]], next=following, newest=newest)
 
 
 def _document(row: AuditRow, names: Mapping[str, str]) -> ActDocument:

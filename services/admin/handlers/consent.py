@@ -12,7 +12,7 @@ from tacit.errors import DecodeError
 from tacit.service.documents.admin_people import ChangeDocument, ChangeList, Kind, Role, RuleDocument
 
 
-async def listed(call: Call) -> Reply:
+async def list_changes(call: Call) -> Reply:
     """The changes that wait or do not count yet, and the rule."""
     return Reply(await changes_of(call.admin, call.stored))
 
@@ -20,7 +20,7 @@ async def listed(call: Call) -> Reply:
 async def changes_of(admin: Admin, tx: AdminTx) -> ChangeList:
     """The changes that wait or do not count yet, and the rule, as a document."""
     now = admin.now
-    found = [one for one in await tx.changes() if (one.expires if one.waits else one.counts_from) > now]
+    changes = [one for one in await tx.changes() if (one.expires if one.waits else one.counts_from) > now]
     rule, kept = await admin.consent.rule(tx), await tx.kept_rule()
     until = None if kept is None or holds_from(kept) <= now else holds_from(kept)
     return ChangeList(
@@ -30,7 +30,7 @@ async def changes_of(admin: Admin, tx: AdminTx) -> ChangeList:
             until=until,
             administrators=await tx.counting_with_role(Role.ADMINISTRATOR, now),
         ),
-        changes=[await document_of_change(tx, one) for one in found],
+        changes=[await document_of_change(tx, one) for one in changes],
     )
 
 
@@ -47,8 +47,8 @@ async def consent(call: Call) -> Reply:
 
 async def refuse_change(call: Call) -> Reply:
     """Refuse a change, so that it is not made."""
-    found = await call.admin.consent.refused(call.stored, call.part("id"))
-    return Reply(None, 204, target=found.person, detail=words_of(found))
+    change = await call.admin.consent.refused(call.stored, call.part("id"))
+    return Reply(None, 204, target=change.person, detail=words_of(change))
 
 
 async def asked_reply(tx: AdminTx, change: Change) -> Reply:

@@ -9,7 +9,7 @@ from services.admin.base.problems import Problem, refuse
 from services.admin.questions.fleet import FleetDocument, read_fleet
 
 
-async def shown(call: Call) -> Reply:
+async def show_fleet(call: Call) -> Reply:
     """The newest counts of the deployment."""
     return Reply(await fleet_of(call.admin))
 

@@ -17,7 +17,7 @@ from tacit.service.readiness import Steps
 COLLECTION = "collection"
 
 
-async def listed(call: Call) -> Reply:
+async def list_jobs(call: Call) -> Reply:
     """A page of jobs, in the order of ``jobs_of``."""
     after, limit = call.page()
     jobs = await jobs_of(call.admin, call.request.app[STEPS])
@@ -35,10 +35,10 @@ async def retry(call: Call) -> Reply:
         if wanted not in known:
             raise not_found("job")
         await at_collector(call.admin, "POST", f"/v1/collections/{wanted}/retry")
-    found = next((one for one in await jobs_of(call.admin, steps) if one.id == wanted), None)
-    if found is None:  # it is over meanwhile
+    job = next((one for one in await jobs_of(call.admin, steps) if one.id == wanted), None)
+    if job is None:  # it is over meanwhile
         raise not_found("job")
-    return Reply(found, 202, target=wanted)
+    return Reply(job, 202, target=wanted)
 
 
 async def jobs_of(admin: Admin, steps: Steps) -> list[JobDocument]:
@@ -47,8 +47,8 @@ async def jobs_of(admin: Admin, steps: Steps) -> list[JobDocument]:
     own = [_document(one) for one in background_jobs(steps)] + admin.runs.jobs()
     if admin.collector is None:
         return own
-    found = await collections_of(admin)
-    return own + [_collection(one) for one in found if one["state"] != RELEASED]
+    documents = await collections_of(admin)
+    return own + [_collection(one) for one in documents if one["state"] != RELEASED]
 
 
 def can_help(job: JobDocument) -> bool:

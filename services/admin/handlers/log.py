@@ -21,8 +21,8 @@ from tacit.tlog.merkle import leaf_hash, prove_inclusion, verify_inclusion
 
 async def ledger(call: Call) -> Reply:
     """Every account: what is spent and left, by which recipes, day by day, and when it is expected to be used up."""
-    found = await call.admin.followed_log.accounts()
-    return Reply(None, headers={"Content-Type": media_types.JSON}, content=found.content)
+    accounts = await call.admin.followed_log.accounts()
+    return Reply(None, headers={"Content-Type": media_types.JSON}, content=accounts.content)
 
 
 async def keys(call: Call) -> Reply:
@@ -30,7 +30,7 @@ async def keys(call: Call) -> Reply:
     return Reply(keys_in(await call.admin.followed_log.live(), call.admin))
 
 
-async def shown(call: Call) -> Reply:
+async def show_log(call: Call) -> Reply:
     """The newest checkpoint of the log."""
     return Reply(checkpoint_of(await call.admin.followed_log.read()))
 

@@ -19,7 +19,7 @@ from tacit.service.documents.admin_people import Kind
 APPROVE, PUBLISH = "approve", "publish"
 
 
-async def own(call: Call) -> Reply:
+async def list_own(call: Call) -> Reply:
     """The passkeys of the person who sent the request."""
     return Reply(_list(await call.stored.passkeys(call.who.person.id)))
 
@@ -53,18 +53,18 @@ async def register(call: Call) -> Reply:
 async def take(call: Call) -> Reply:
     """Revoke a passkey of a person."""
     try:
-        found = unb64url(call.part("passkey"))
+        credential = unb64url(call.part("passkey"))
     except DecodeError as error:
         raise not_found("passkey") from error
-    if not await call.stored.drop_passkey(call.part("id"), found):
+    if not await call.stored.drop_passkey(call.part("id"), credential):
         raise not_found("passkey")
     if call.admin.passkeys.mode == "optional":  # a person without a passkey does not need one
-        person, words = await existing(call.stored, call.part("id")), f"lost the passkey {b64url(found[:6])}"
+        person, words = await existing(call.stored, call.part("id")), f"lost the passkey {b64url(credential[:6])}"
         await call.stored.put_person(await call.admin.consent.note(call.stored, person, Kind.PASSKEY, words))
-    return Reply(None, 204, target=call.part("id"), detail=f"passkey {b64url(found[:6])}")
+    return Reply(None, 204, target=call.part("id"), detail=f"passkey {b64url(credential[:6])}")
 
 
-async def asked(call: Call) -> Reply:
+async def show_options(call: Call) -> Reply:
     """The options with which a browser uses a passkey for an act on a question in its present state."""
     admin = call.admin
     async with admin.store.transaction() as tx:
@@ -73,7 +73,7 @@ async def asked(call: Call) -> Reply:
         return Reply(OptionsDocument(options=await admin.passkeys.request(tx, call.who, purpose)))
 
 
-async def shown(call: Call, tx: AdminTx, question: Question, act: str) -> str:
+async def check_passkey(call: Call, tx: AdminTx, question: Question, act: str) -> str:
     """Check the passkey that was used for ``act`` on ``question`` (as it was before the act). Returns words for the
     audit log, empty if none was used. Raises ``Abort`` (403) if a passkey is needed or not valid."""
     admin = call.admin

@@ -12,15 +12,15 @@ from tacit.errors import FieldError
 from tacit.service.documents.admin_people import KeyDocument, NewKey, PersonDocument, Role
 
 
-async def listed(call: Call) -> Reply:
+async def list_people(call: Call) -> Reply:
     """A page of the list of people."""
     after, limit = call.page()
-    found = await call.stored.people(after, limit + 1)
-    following = str(found[limit - 1].number) if len(found) > limit else None
-    return Reply(PersonPage(people=[document_of(one) for one in found[:limit]], next=following))
+    people = await call.stored.people(after, limit + 1)
+    following = str(people[limit - 1].number) if len(people) > limit else None
+    return Reply(PersonPage(people=[document_of(one) for one in people[:limit]], next=following))
 
 
-async def hashed(admin: Admin, body: PersonBody | PersonChange) -> str | None:
+async def hash_password(admin: Admin, body: PersonBody | PersonChange) -> str | None:
     """The hash of the password in ``body``, if there is one. Hashing takes too long to do it in a transaction."""
     return None if body.password is None else await admin.passwords.hashed(body.password)
 
@@ -28,23 +28,27 @@ async def hashed(admin: Admin, body: PersonBody | PersonChange) -> str | None:
 async def add(call: Call) -> Reply:
     """Add a person, with a local account if a password is given."""
     admin, body = call.admin, call.body
-    found = await admin.empowering.add(
+    person = await admin.empowering.add(
         call.stored, call.who, body.name, body.role, call.prepared or "", body.key_sha256
     )
-    if isinstance(found, Change):
-        return await asked_reply(call.stored, found)
-    return Reply(document_of(found), 201, {"Location": f"/v1/people/{found.id}"}, found.id, f"role {found.role}")
+    if isinstance(person, Change):
+        return await asked_reply(call.stored, person)
+    return Reply(document_of(person), 201, {"Location": f"/v1/people/{person.id}"}, person.id, f"role {person.role}")
 
 
 async def change(call: Call) -> Reply:
     """Change the role or password of a person, or disable them."""
     body = call.body
     wanted = Wanted(body.role, body.disabled, call.prepared)
-    found = await call.admin.empowering.change(call.stored, call.who, call.part("id"), wanted)
-    if isinstance(found, Change):
-        return await asked_reply(call.stored, found)
-    words = [f"role {found.role}", *(["disabled"] if found.disabled else []), *(["password"] if call.prepared else [])]
-    return Reply(document_of(found), target=found.id, detail=", ".join(words))
+    changed = await call.admin.empowering.change(call.stored, call.who, call.part("id"), wanted)
+    if isinstance(changed, Change):
+        return await asked_reply(call.stored, changed)
+    words = [
+        f"role {changed.role}",
+        *(["disabled"] if changed.disabled else []),
+        *(["password"] if call.prepared else []),
+    ]
+    return Reply(document_of(changed), target=changed.id, detail=", ".join(words))
 
 
 async def keys(call: Call) -> Reply:

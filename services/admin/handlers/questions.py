@@ -44,32 +44,32 @@ async def create_round(call: Call) -> Reply:
         return await _reply(call, tx, question, status=201, location=True, detail=words)
 
 
-async def listed(call: Call) -> Reply:
+async def list_questions(call: Call) -> Reply:
     """A page of questions, in one state or in all."""
     after, limit = call.page()
     stated = call.request.query.get("state")
     if stated is not None and stated not in set(QuestionState):
         raise DecodeError(f"state must be one of {', '.join(QuestionState)}")
     state = None if stated is None else QuestionState(stated)
-    found = await call.stored.questions(after, limit + 1, state)
-    names = await names_of(call.stored, found)
-    page = [_document(one, names, call.admin.now) for one in found[:limit]]
-    following = str(found[limit - 1].number) if len(found) > limit else None
+    questions = await call.stored.questions(after, limit + 1, state)
+    names = await names_of(call.stored, questions)
+    page = [_document(one, names, call.admin.now) for one in questions[:limit]]
+    following = str(questions[limit - 1].number) if len(questions) > limit else None
     return Reply(QuestionPage(questions=page, next=following))
 
 
-async def shown(call: Call) -> Reply:
+async def show_question(call: Call) -> Reply:
     """One question, with its ETag."""
-    found = await call.admin.questions.at(call.stored, call.part("id"), None)
-    return replace(await _reply(call, call.stored, found), event=None)
+    question = await call.admin.questions.at(call.stored, call.part("id"), None)
+    return replace(await _reply(call, call.stored, question), event=None)
 
 
 async def edit(call: Call) -> Reply:
     """Replace the text of a question. Raises as ``create``."""
     if isinstance(call.body, Plan):
         call.admin.publishing.require_run(call.body)
-    found = await call.admin.questions.edit(call.stored, call.who, call.part("id"), call.body, call.tag)
-    return await _reply(call, call.stored, found)
+    question = await call.admin.questions.edit(call.stored, call.who, call.part("id"), call.body, call.tag)
+    return await _reply(call, call.stored, question)
 
 
 async def delete(call: Call) -> Reply:
@@ -86,10 +86,12 @@ async def submit(call: Call) -> Reply:
 async def approve(call: Call) -> Reply:
     """Approve a question. None of its authors may do so."""
     before = await call.admin.questions.at(call.stored, call.part("id"), call.tag)
-    found = await call.admin.questions.approve(call.stored, call.who, call.part("id"), call.tag)
-    words = await passkeys.shown(call, call.stored, before, passkeys.APPROVE)
+    question = await call.admin.questions.approve(call.stored, call.who, call.part("id"), call.tag)
+    words = await passkeys.check_passkey(call, call.stored, before, passkeys.APPROVE)
     ways = b64url(await ways_in(call.stored, call.who.person))
-    return await _reply(call, call.stored, found, detail=f"binding {b64url(found.approval)}, ways in {ways}{words}")
+    return await _reply(
+        call, call.stored, question, detail=f"binding {b64url(question.approval)}, ways in {ways}{words}"
+    )
 
 
 async def end(call: Call) -> Reply:
@@ -101,18 +103,18 @@ async def check(call: Call) -> Reply:
     """The verdict of every rule on the recipe that the question would become now, with the numbers that would pass."""
     async with call.admin.store.read() as tx:
         question = await call.admin.questions.at(tx, call.part("id"), call.tag)
-    return await _checked(call, asked_of(question))
+    return await _check(call, asked_of(question))
 
 
 async def check_text(call: Call) -> Reply:
     """The verdict of every rule on a text that is not stored."""
-    return await _checked(call, call.body)
+    return await _check(call, call.body)
 
 
-async def _checked(call: Call, asked: Asked) -> Reply:
-    found, verdicts = await call.admin.publishing.checked(asked, call.who.person.id)
+async def _check(call: Call, asked: Asked) -> Reply:
+    drafted, verdicts = await call.admin.publishing.checked(asked, call.who.person.id)
     planned = await call.admin.planner.forecast(call.who.person.id, asked) if isinstance(asked, Plan) else {}
-    return Reply(CheckDocument.model_validate({**found.document(), **verdicts.document(), **planned}))
+    return Reply(CheckDocument.model_validate({**drafted.document(), **verdicts.document(), **planned}))
 
 
 async def design(call: Call) -> Reply:
@@ -125,18 +127,18 @@ async def publish(call: Call) -> Reply:
     if call.admin.config.passkeys_publish:
         async with call.admin.store.transaction() as tx:
             before = await call.admin.questions.at(tx, call.part("id"), call.tag)
-            await passkeys.shown(call, tx, before, passkeys.PUBLISH)
-    found = await call.admin.publishing.publish(call.part("id"), call.tag)
-    return await _published(call, found)
+            await passkeys.check_passkey(call, tx, before, passkeys.PUBLISH)
+    question = await call.admin.publishing.publish(call.part("id"), call.tag)
+    return await _publish(call, question)
 
 
 async def sign(call: Call) -> Reply:
     """Publish a question in the log with a signature that was made elsewhere."""
     leaf = SignedLeaf.decode(canonical_bytes(call.body.leaf))
-    return await _published(call, await call.admin.publishing.sign(call.part("id"), leaf))
+    return await _publish(call, await call.admin.publishing.sign(call.part("id"), leaf))
 
 
-async def _published(call: Call, question: Question) -> Reply:
+async def _publish(call: Call, question: Question) -> Reply:
     async with call.admin.store.read() as tx:
         waits = question.state is not QuestionState.PUBLISHED
         return await _reply(call, tx, question, status=202 if waits else 200, detail=f"recipe {question.recipe_hash}")

@@ -29,7 +29,7 @@ PATIENCE_SECONDS: Final = 1.0
 """How many seconds a request waits for this service's own reading of the log."""
 
 
-async def listed(call: Call) -> Reply:
+async def list_recipes(call: Call) -> Reply:
     """A page of the log's recipes."""
     first, limit = call.page()
     found, following = await _page(call.admin, first, limit)
@@ -62,14 +62,14 @@ async def _in_full(admin: Admin, recipe_hash: str) -> tuple[dict[str, Any], Reci
     from the recipe server. Raises ``Abort``: 404 if there is no such recipe."""
     newer: float | None = None
     while (seen := await admin.followed_log.look(PATIENCE_SECONDS, newer=newer)) is not None:
-        found = seen.recipes.in_full(recipe_hash, admin.deps.clock.now())
-        if found is not None and (newer == 0.0 or found[0]["state"] != RecipeState.PENDING):
-            return found
-        if found is None and admin.followed_log.is_newer(SHARED_SECONDS):
+        document = seen.recipes.in_full(recipe_hash, admin.deps.clock.now())
+        if document is not None and (newer == 0.0 or document[0]["state"] != RecipeState.PENDING):
+            return document
+        if document is None and admin.followed_log.is_newer(SHARED_SECONDS):
             raise not_found("recipe")
-        if found is None and newer is not None:
+        if document is None and newer is not None:
             break
-        newer = SHARED_SECONDS if found is None else 0.0
+        newer = SHARED_SECONDS if document is None else 0.0
     transport, log = admin.log.transport, admin.log.url
     told_of: tuple[dict[str, Any], Recipe] = await admin.shared.get(
         recipe_hash, lambda: services.logged_recipe(transport, log, recipe_hash)
@@ -77,7 +77,7 @@ async def _in_full(admin: Admin, recipe_hash: str) -> tuple[dict[str, Any], Reci
     return told_of
 
 
-async def shown(call: Call) -> Reply:
+async def show_recipe(call: Call) -> Reply:
     """Show one verified recipe, with its yield."""
     return Reply(await document_of(call.admin, _hash(call.part("hash"))))
 
@@ -103,10 +103,10 @@ async def _yield(admin: Admin, recipe: Recipe) -> dict[str, Any] | None:
         async with blaming("collector"):
             listed = await admin.own_releases.listed(recipe.hash_text)
             count = listed[-1].report_count if listed else None
-            found = await read_yield(transport, admin.collector, recipe, admin.deps.clock.now(), count)
+            batch_yield = await read_yield(transport, admin.collector, recipe, admin.deps.clock.now(), count)
     except Abort:
         return None
-    return found.document()
+    return batch_yield.document()
 
 
 async def results(call: Call) -> Reply:
@@ -119,10 +119,10 @@ async def results(call: Call) -> Reply:
         listed, rest = listed[after : after + limit], listed[after + limit :]
     else:
         rest = ()
-    found = await admin.own_releases.documents(listed)
+    documents = await admin.own_releases.documents(listed)
     if asked != "json":
-        return await _table(call, asked, found)
-    return Reply(ResultList(results=found, next=str(after + limit) if rest else None))
+        return await _table(call, asked, documents)
+    return Reply(ResultList(results=documents, next=str(after + limit) if rest else None))
 
 
 async def _table(call: Call, asked: str, found: list[dict[str, Any]]) -> Reply:
@@ -148,8 +148,8 @@ def _format(asked: str | None, accept: str) -> str:
         return asked
     liked: dict[str, float] = {}
     for part in accept.split(",")[:MOST_ACCEPTED]:
-        if (found := media_types.parsed(part)) is not None:
-            liked[found[0]] = _quality(found[1].get("q", "1"))
+        if (media_type := media_types.parse_media_type(part)) is not None:
+            liked[media_type[0]] = _quality(media_type[1].get("q", "1"))
     best = max(FORMATS, key=lambda name: liked.get(FORMATS[name], 0.0))
     anything = max(liked.get(name, 0.0) for name in (media_types.JSON, "application/*", "*/*"))
     return best if liked.get(FORMATS[best], 0.0) > anything else "json"
@@ -170,9 +170,9 @@ async def collect(call: Call) -> Reply:
 async def collections(call: Call) -> Reply:
     """A page of the collector's collections."""
     after, limit = call.page()
-    found = await at_collector(call.admin, "GET", f"/v1/collections?cursor={after}&limit={limit}")
-    shown = [CollectionDocument(**one) for one in found["collections"]]
-    return Reply(CollectionPage(collections=shown, next=found.get("next")))
+    page = await at_collector(call.admin, "GET", f"/v1/collections?cursor={after}&limit={limit}")
+    shown = [CollectionDocument(**one) for one in page["collections"]]
+    return Reply(CollectionPage(collections=shown, next=page.get("next")))
 
 
 async def collection(call: Call) -> Reply:
@@ -187,7 +187,7 @@ async def collections_of(admin: Admin) -> list[dict[str, Any]]:
     """Every collection of the organisation's collector. Raises ``Abort``."""
     at = admin.own_collector
     async with blaming("collector"):
-        return await calls.listed(admin.log.transport, f"{at.url}/v1/collections", "collections", bearer=at.bearer)
+        return await calls.list_pages(admin.log.transport, f"{at.url}/v1/collections", "collections", bearer=at.bearer)
 
 
 async def at_collector(admin: Admin, method: str, path: str, body: bytes = b"") -> Any:

@@ -16,23 +16,23 @@ async def forecast(call: Call) -> Reply:
     return Reply(ForecastDocument(**await call.admin.planner.forecast(call.who.person.id, call.body)))
 
 
-async def shown(call: Call) -> Reply:
+async def show_run(call: Call) -> Reply:
     """Where a run is. Its model is left out where log and releases are not of its plan."""
     admin = call.admin
-    found = await admin.run_reader.read(await admin.followed_log.live(), call.part("hash"))
+    run = await admin.run_reader.read(await admin.followed_log.live(), call.part("hash"))
     try:
-        model = await admin.run_reader.model(call.who.person.id, found)
+        model = await admin.run_reader.model(call.who.person.id, run)
     except UsageError:
         model = None
-    return Reply(RunDocument(**run_document(found.series, found.rows, None if model is None else name_of(model))))
+    return Reply(RunDocument(**run_document(run.series, run.rows, None if model is None else name_of(model))))
 
 
 async def model(call: Call) -> Reply:
     """The file of a run's newest model. Raises ``Abort`` (404) where the run's plan is not here."""
     admin = call.admin
-    found = await admin.run_reader.read(await admin.followed_log.live(), call.part("hash"))
-    file = await admin.run_reader.model(call.who.person.id, found)
+    run = await admin.run_reader.read(await admin.followed_log.live(), call.part("hash"))
+    file = await admin.run_reader.model(call.who.person.id, run)
     if file is None:
         raise not_found("model of a plan of this service")
-    kept = f'attachment; filename="{found.series.series.name}.model"'
+    kept = f'attachment; filename="{run.series.series.name}.model"'
     return Reply(None, headers={"Content-Type": OCTET_STREAM, "Content-Disposition": kept}, content=file)

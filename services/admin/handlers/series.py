@@ -10,12 +10,12 @@ from tacit.recipe.census import Census
 from tacit.service.documents.admin import CensusDocument, RoundDocument, SeriesDocument
 
 
-async def listed(call: Call) -> Reply:
+async def list_series(call: Call) -> Reply:
     """A page of series, in the order of the log."""
     return Reply(page_of(await call.admin.followed_log.live(), *call.page()))
 
 
-async def shown(call: Call) -> Reply:
+async def show_series(call: Call) -> Reply:
     """One series of the log, with its rounds."""
     return Reply(document_of(await call.admin.followed_log.live(), call.part("hash")))
 
@@ -45,10 +45,10 @@ def page_of(live: LiveLog, after: int, limit: int) -> SeriesPage:
 
 def document_of(live: LiveLog, wanted: str) -> SeriesDocument:
     """The series with this hash. Raises ``Abort`` (404) if the log has none."""
-    found = next((one for one in live.series if one.series.hash_text == wanted), None)
-    if found is None:
+    series = next((one for one in live.series if one.series.hash_text == wanted), None)
+    if series is None:
         raise not_found("series")
-    return _document(found, live)
+    return _document(series, live)
 
 
 def _document(one: LiveSeries, live: LiveLog) -> SeriesDocument:

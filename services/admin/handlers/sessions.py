@@ -16,7 +16,7 @@ from tacit.service.documents.admin_people import Role, SessionDocument
 async def sign_in(call: Call) -> Reply:
     """Begin a session with a key, or with the name and password of a local account."""
     admin = call.admin
-    shown = await _shown(call)
+    shown = await _check_credential(call)
     async with admin.store.transaction() as tx:
         cookie = await admin.sign_in.begin(tx, shown)
     return session_reply(admin, shown.person, cookie)
@@ -34,7 +34,7 @@ def session_reply(admin: Admin, person: Person, cookie: str) -> Reply:
     return Reply(_document(person, csrf_token(cookie)), 201, target=person.id, who=person.id, cookie=give, secret=True)
 
 
-async def _shown(call: Call) -> Shown:
+async def _check_credential(call: Call) -> Shown:
     """Check the key or the password in the body, and return it with its person. Raises ``Abort``, and ``FieldError``
     if the body has neither or both."""
     admin, body = call.admin, call.body
@@ -45,7 +45,7 @@ async def _shown(call: Call) -> Shown:
     raise FieldError("key", "give either `key`, or `name` and `password`")
 
 
-async def shown(call: Call) -> Reply:
+async def show_session(call: Call) -> Reply:
     """The person who is signed in, and their permissions."""
     token = csrf_token(call.request.cookies[call.admin.sign_in.cookie]) if call.who.by == BY_SESSION else None
     return Reply(_document(call.who.person, token))

@@ -45,7 +45,6 @@ def _asset(name: str, body: bytes) -> Asset:
 
 
 def add_assets(app: web.Application) -> None:
-    """Add a route for each asset."""
     for asset in assets().values():
         app.router.add_get(asset.path, _giving(asset))
 

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.admin.pages.rendering import figure
-from tacit.methods.figures import form_of, interval_of, places_drawn, with_margin
+from tacit.methods.figures import form_of, interval_of, places_to_draw, with_margin
 from tacit.methods.result import answers as answers_of
 from tacit.methods.result import by_label
 from tacit.operations.burn_down import BurnDown
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 MULTIPLES = 12
 """The most answers that are shown over time."""
@@ -105,7 +105,7 @@ def answers(document: Mapping[str, Any]) -> dict[str, Any]:
     """The drawing of a released result: each answer with its 95 % interval on one axis; of many the largest,
     and ``of`` says of how many."""
     found = answers_of(document)
-    drawn = [found[at] for at in places_drawn(document)]
+    drawn = [found[at] for at in places_to_draw(document)]
     rows = [(bucket, *interval_of(bucket, document)) for bucket in drawn]
     low, high = min([0.0, *(row[1] for row in rows)]), max([0.0, *(row[2] for row in rows)])
     axis, form = Axis(low, high or 1.0, 170, WIDTH - 150), form_of(document)
@@ -182,7 +182,7 @@ def over_time(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _ends(first: float, last: float) -> tuple[str, str]:
     """The labels at the ends of a time axis: days, and also the time of day if the axis is short."""
     digits = 10 if last - first > 3 * 86400 else 16
-    return when(first)[:digits], when(last)[:digits]
+    return format_utc(first)[:digits], format_utc(last)[:digits]
 
 
 def burning(found: BurnDown) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from tacit.dp.claim import UNBOUNDED
 from tacit.models.form import Form
-from tacit.models.forms import known
+from tacit.models.forms import find_form
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 
@@ -18,7 +18,7 @@ def claim_rows(recipe: Recipe, series: Series | None = None) -> list[dict[str, A
     ``series``, what all its rounds together cost. The last one's ``note`` is about all of them: what a shuffler
     adds."""
     claim = recipe.privacy if series is None else series.claim
-    form = known(recipe.model)
+    form = find_form(recipe.model)
     rows: list[dict[str, Any]] = []
     for name, stated in claim.epsilon.root.items():
         one = None if form is None else form.adversary(name)
@@ -26,7 +26,7 @@ def claim_rows(recipe: Recipe, series: Series | None = None) -> list[dict[str, A
         bounded = stated != UNBOUNDED
         rows.append(
             {
-                "who": continued(who, str(rows[-1]["who"]) if rows else ""),
+                "who": describe_adversary(who, str(rows[-1]["who"]) if rows else ""),
                 "epsilon": stated if bounded else None,
                 "delta": "0" if one is not None and one.pure else str(claim.delta),
                 "means": meaning(float(stated)) if bounded else "nothing is guaranteed against it",
@@ -40,7 +40,7 @@ def claim_rows(recipe: Recipe, series: Series | None = None) -> list[dict[str, A
     return rows
 
 
-def continued(who: str, before: str) -> str:
+def describe_adversary(who: str, before: str) -> str:
     """An adversary in words; one that continues the adversary ``before`` it has its words in place of the dots."""
     return who.replace("...", before.partition(",")[0]) if who.startswith("...") else who
 

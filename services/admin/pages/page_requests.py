@@ -16,9 +16,9 @@ from urllib.parse import parse_qsl, quote
 from aiohttp import web
 
 from services.admin.api.calls import ADMIN, Admin, part_of
-from services.admin.api.routing import acted
+from services.admin.api.routing import respond
 from services.admin.handlers.routes import ROUTES
-from services.admin.pages.rendering import rendered, response
+from services.admin.pages.rendering import render, response
 from services.admin.people.people import PERMISSIONS, Permission, Principal, forbidden
 from services.admin.people.sign_in import CSRF_HEADER, csrf_token
 from services.admin.questions.questions import field_problem
@@ -87,14 +87,14 @@ class PageRequest:
         headers = {"Content-Type": media_types.JSON, **({"If-Match": tag} if tag else {})}
         if once := self.form.get("once", ""):
             headers[IDEMPOTENCY] = f"{once[:64]}.{hashlib.sha256(raw).hexdigest()}"
-        found = await acted(_ACTS[name], _with(self.request, headers | _shown(self.form)), raw)
-        if not isinstance(found, web.Response):
+        answer = await respond(_ACTS[name], _with(self.request, headers | _shown_fields(self.form)), raw)
+        if not isinstance(answer, web.Response):
             raise TypeError("an act does not answer with a stream")
-        return found
+        return answer
 
     def show(self, template: str, *, status: int = 200, **values: Any) -> web.Response:
         """Render the template as a page with the usual layout."""
-        return response(rendered(template, **_frame(self.admin, self.request, self.principal), **values), status)
+        return response(render(template, **_frame(self.admin, self.request, self.principal), **values), status)
 
 
 View = Callable[[PageRequest], Awaitable[web.StreamResponse]]
@@ -123,7 +123,7 @@ def serve(page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
             admin = request.app[ADMIN]
             form = await _form(request, admin) if page.method == "POST" else {}
             if page.permission is not None:
-                principal = await admin.sign_in.principal(_with(request, _shown(form)))
+                principal = await admin.sign_in.principal(_with(request, _shown_fields(form)))
                 _require(principal, page.permission)
             return await page.view(PageRequest(admin, request, principal, form))
         except web.HTTPException:
@@ -134,7 +134,7 @@ def serve(page: Page) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
             if abort.status == 401 and not page.part:
                 home = page.home.format(**request.match_info) if page.home else request.path_qs
                 raise web.HTTPSeeOther(f"{SIGN_IN}?next={quote(home, safe='')}") from error
-            return refused(request, principal, abort)
+            return refusal_page(request, principal, abort)
 
     return handle
 
@@ -150,13 +150,13 @@ def _require(principal: Principal, permission: Permission) -> None:
         raise forbidden(permission)
 
 
-def refused(request: web.Request, principal: Principal | None, abort: Abort) -> web.Response:
+def refusal_page(request: web.Request, principal: Principal | None, abort: Abort) -> web.Response:
     """A refusal as a page with the usual layout."""
     admin = request.app[ADMIN]
-    text = rendered("error.html", **_frame(admin, request, principal), problem=abort)
-    found = response(text, abort.status)
-    found.headers.update(abort.headers)
-    return found
+    text = render("error.html", **_frame(admin, request, principal), problem=abort)
+    page = response(text, abort.status)
+    page.headers.update(abort.headers)
+    return page
 
 
 def _frame(admin: Admin, request: web.Request, principal: Principal | None) -> dict[str, Any]:
@@ -189,7 +189,7 @@ def _with(request: web.Request, headers: Mapping[str, str]) -> web.Request:
     return request.clone(headers=both)
 
 
-def _shown(form: Mapping[str, str]) -> dict[str, str]:
+def _shown_fields(form: Mapping[str, str]) -> dict[str, str]:
     token = form.get("csrf", "")
     return {CSRF_HEADER: token} if token.isascii() and token.isprintable() else {}
 

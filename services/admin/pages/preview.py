@@ -12,7 +12,7 @@ from services.admin.api.calls import Admin
 from services.admin.pages.charts import WIDTH, Axis, Line, path, spread
 from services.admin.pages.claims import claim_rows
 from services.admin.pages.survey_fields import body_of
-from services.admin.pages.survey_labels import label_of, plain, worded
+from services.admin.pages.survey_labels import label_of, plain, replace_members
 from services.admin.questions.questions import Asked
 from tacit.accounting.alternatives import AGGREGATION, SAMPLED
 from tacit.accounting.requirements import Requirements
@@ -62,23 +62,27 @@ async def preview_of(admin: Admin, who: str, form: Mapping[str, str]) -> Preview
 
 async def preview_of_survey(admin: Admin, who: str, survey: Survey) -> Preview:
     """The preview of a survey, for the person ``who``."""
-    found = Preview()
+    preview = Preview()
     if survey.population is None:
-        found = replace(found, unknown=f"Fill in “{label_of('population')}” to see the margin of every way to ask here")
+        preview = replace(
+            preview, unknown=f"Fill in “{label_of('population')}” to see the margin of every way to ask here"
+        )
     else:
         try:
             if isinstance(survey.encoder, Domain):
-                found = replace(found, searches=await _searches(admin, who, survey))
+                preview = replace(preview, searches=await _searches(admin, who, survey))
             else:
-                found = replace(found, comparison=await _comparison(admin, who, survey))
+                preview = replace(preview, comparison=await _comparison(admin, who, survey))
         except FieldError as error:
-            found = replace(found, unknown=f"“{label_of(error.field)}” {worded(error.reason, error.field)}")
+            preview = replace(
+                preview, unknown=f"“{label_of(error.field)}” {replace_members(error.reason, error.field)}"
+            )
         except UsageError as error:
-            found = replace(found, unknown=str(error))
-    return await judged(admin, who, survey, found)
+            preview = replace(preview, unknown=str(error))
+    return await judge(admin, who, survey, preview)
 
 
-async def judged(admin: Admin, who: str, asked: Asked, found: Preview) -> Preview:
+async def judge(admin: Admin, who: str, asked: Asked, found: Preview) -> Preview:
     """The preview ``found`` with the verdict of every rule on what is asked, for the person ``who``."""
     if isinstance(asked, Survey) and asked.lacking:
         lacking = [one for one in asked.lacking if one != "name" or asked.metric is not None]
@@ -103,9 +107,9 @@ async def _comparison(admin: Admin, who: str, survey: Survey) -> dict[str, Any]:
     here = await admin.planner.compared(who, survey)
     chosen = here["proposal"]
     curves: dict[Name, list[tuple[float, float]]] = {}
-    for epsilon in sorted({_bounded(survey.epsilon * factor) for factor in FACTORS}):
-        found = await admin.planner.compared(who, survey.having(epsilon=epsilon))
-        for one in found["alternatives"]:
+    for epsilon in sorted({_clamp(survey.epsilon * factor) for factor in FACTORS}):
+        comparison = await admin.planner.compared(who, survey.having(epsilon=epsilon))
+        for one in comparison["alternatives"]:
             curves.setdefault(_name(one), []).append((float(epsilon), NORMAL_95 * one["stderr"]))
     kinds = {
         _name(one): "chosen" if one == chosen else "allowed" if one["available"] else "compared"
@@ -127,7 +131,7 @@ async def _comparison(admin: Admin, who: str, survey: Survey) -> dict[str, Any]:
 
 async def _searches(admin: Admin, who: str, survey: Survey) -> list[dict[str, Any]]:
     """The ways to find frequent texts as rows. Raises ``UsageError``."""
-    found = (await admin.planner.searched(who, survey))["alternatives"]
+    ways = (await admin.planner.searched(who, survey))["alternatives"]
     by_itself = survey.methods[0].NAME if survey.model == Local.name else None
     method = survey.randomizer or by_itself
     return [
@@ -138,7 +142,7 @@ async def _searches(admin: Admin, who: str, survey: Survey) -> list[dict[str, An
             and Decimal(one["asked"]) == survey.epsilon
             and method in {None, one["randomizer"]},
         }
-        for one in found
+        for one in ways
     ]
 
 
@@ -146,7 +150,7 @@ def _name(way: Mapping[str, Any]) -> Name:
     return way["model"], way["randomizer"]
 
 
-def _bounded(epsilon: Decimal) -> Decimal:
+def _clamp(epsilon: Decimal) -> Decimal:
     """``epsilon``, limited to the range that the planner accepts and rounded to the digits that a survey accepts."""
     return min(Decimal(MAX), max(Decimal(MIN), round(epsilon, PLACES)))
 

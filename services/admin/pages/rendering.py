@@ -13,13 +13,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from services.admin.pages.assets import assets
-from services.admin.pages.survey_labels import chosen, label_of, of_entry, plain, shown_at, worded
+from services.admin.pages.survey_labels import chosen, label_of, of_entry, plain, replace_members, shown_at
 from tacit.errors import as_sentence
 from tacit.methods.figures import MARGIN, delta_form, form_of, interval_of, margin, with_margin
 from tacit.methods.figures import number as estimate
 from tacit.methods.result import answers, by_label
 from tacit.recipe.cautions import cautions
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 HTML: Final = "text/html"
 HEADERS: Final = {
@@ -38,26 +38,26 @@ NONE: Final = "–"
 @cache
 def environment() -> Environment:
     """The environment of the templates. Every value is escaped, and an undefined name is an error."""
-    found = Environment(
+    jinja = Environment(
         loader=PackageLoader("services.admin.pages"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    found.filters |= {
-        "when": moment,
+    jinja.filters |= {
+        "when": time_element,
         "number": number,
         "figure": figure,
         "percent": percent,
-        "stated": stated,
+        "stated": format_epsilon,
         "left": left,
         "lasting": lasting,
         "plain": plain,
         "short": short,
         "sentence": as_sentence,
         "label": label_of,
-        "worded": worded,
+        "worded": replace_members,
         "shown_at": shown_at,
         "of_entry": of_entry,
-        "marked": marked,
+        "marked": mark_code,
         "chosen": chosen,
         "form": form_of,
         "with_margin": with_margin,
@@ -69,12 +69,11 @@ def environment() -> Environment:
         "answers": answers,
         "by_label": by_label,
     }
-    found.globals |= {"assets": {name: asset.path for name, asset in assets().items()}, "MARGIN": MARGIN}
-    return found
+    jinja.globals |= {"assets": {name: asset.path for name, asset in assets().items()}, "MARGIN": MARGIN}
+    return jinja
 
 
-def rendered(template: str, **values: Any) -> str:
-    """Render the template with these values."""
+def render(template: str, **values: Any) -> str:
     return environment().get_template(template).render(**values)
 
 
@@ -83,12 +82,12 @@ def response(text: str, status: int = 200, content_type: str = HTML) -> web.Resp
     return web.Response(text=text, status=status, content_type=content_type, charset="utf-8", headers=HEADERS)
 
 
-def moment(seconds: float | None) -> Markup:
+def time_element(seconds: float | None) -> Markup:
     """A POSIX time as a ``time`` element in UTC, which a script may show in the reader's time zone."""
     if seconds is None:
         return Markup("–")
     try:
-        text = when(seconds)
+        text = format_utc(seconds)
     except (ValueError, OverflowError, OSError):
         return Markup("{}").format(int(seconds))
     stamp = text.removesuffix(" UTC").replace(" ", "T") + "Z"
@@ -123,10 +122,10 @@ _RAISED: Final = str.maketrans("0123456789-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁻")
 
 def left(value: str) -> str:
     """What is left of an epsilon, rounded down to at most four digits after the point."""
-    return stated(value, ROUND_FLOOR)
+    return format_epsilon(value, ROUND_FLOOR)
 
 
-def stated(value: str, rounding: str = ROUND_CEILING) -> str:
+def format_epsilon(value: str, rounding: str = ROUND_CEILING) -> str:
     """An epsilon or a delta, rounded up to at most four digits after the point."""
     try:
         exact = Decimal(value)
@@ -153,7 +152,7 @@ def ends(bucket: Mapping[str, Any], document: Mapping[str, Any], form: str) -> s
     return f"{estimate(low, form)} to {estimate(high, form)}"
 
 
-def marked(text: str) -> Markup:
+def mark_code(text: str) -> Markup:
     """Mark the words between backticks up as code."""
     pieces = text.split("`")
     return Markup("").join(

@@ -36,7 +36,7 @@ def _amount(said: str) -> Any:
     return said.replace(",", ".")
 
 
-def _moment(said: str) -> Any:
+def _read_time(said: str) -> Any:
     """POSIX seconds, from a number or from a time in UTC."""
     if not _MOMENT.fullmatch(said):
         return _whole(said)
@@ -70,7 +70,7 @@ def _pair(said: str) -> tuple[str, str]:
 
 _READ: Final[Mapping[Value, Callable[[str], Any]]] = {
     Value.WHOLE: _whole,
-    Value.MOMENT: _moment,
+    Value.MOMENT: _read_time,
     Value.QUANTITY: _whole,
     Value.AMOUNT: _amount,
     Value.FLOAT: _amount,
@@ -201,10 +201,10 @@ def fields_of(survey: Survey) -> dict[str, str]:
     flat = {name: value for name, value in body.items() if name not in {"encoder", "importance"}}
     for part in ("encoder", "importance"):
         flat |= {f"{part}.{name}": value for name, value in body.get(part, {}).items()}
-    return {field.path: _said(flat[field.path], field) for field in FIELDS if field.path in flat}
+    return {field.path: _format_value(flat[field.path], field) for field in FIELDS if field.path in flat}
 
 
-def _said(value: Any, field: SurveyField) -> str:
+def _format_value(value: Any, field: SurveyField) -> str:
     if isinstance(value, dict):
         several = (f"{name}={'|'.join(one) if isinstance(one, list) else one}" for name, one in value.items())
         return ("\n" if field.lines else ", ").join(several)

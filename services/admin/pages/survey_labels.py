@@ -14,8 +14,8 @@ MISSING: Final = ("is missing", "is needed")
 
 def label_of(path: str) -> str:
     """The label of the member at ``path``. A part with several fields has the label of its first field."""
-    found = FIELD_AT.get(_first(path))
-    return path if found is None else found.label
+    member = FIELD_AT.get(_first(path))
+    return path if member is None else member.label
 
 
 def shown_at(path: str) -> str:
@@ -59,7 +59,7 @@ CHOICES: Final[dict[str, str]] = {
 """The text of each choice in the form."""
 
 
-def worded(reason: str, path: str = "") -> str:
+def replace_members(reason: str, path: str = "") -> str:
     """Replace the members of a survey between backticks by their labels in the form, and choices by their text there.
     Members of the same part as that at ``path`` may be named alone."""
     part = path.rpartition(".")[0]
@@ -86,8 +86,10 @@ def plain(text: str) -> str:
 
 def told_members(problem: Abort | None) -> list[dict[str, Any]]:
     """The wrong members that a refusal names: each with its path, the reason, and whether it is only missing."""
-    found = None if problem is None else problem.extensions.get("fields")
-    return [{**one, "missing": one["reason"].startswith(MISSING)} for one in found] if isinstance(found, list) else []
+    members = None if problem is None else problem.extensions.get("fields")
+    return (
+        [{**one, "missing": one["reason"].startswith(MISSING)} for one in members] if isinstance(members, list) else []
+    )
 
 
 def told_fields(problem: Abort | None) -> list[dict[str, Any]]:
@@ -96,5 +98,5 @@ def told_fields(problem: Abort | None) -> list[dict[str, Any]]:
     for one in told_members(problem):
         path = one["field"]
         field = shown_at(path)
-        told.setdefault(field, {**one, "field": field, "reason": worded(of_entry(one["reason"], path), path)})
+        told.setdefault(field, {**one, "field": field, "reason": replace_members(of_entry(one["reason"], path), path)})
     return list(told.values())

@@ -24,7 +24,7 @@ from tacit.codec import b64url
 from tacit.errors import Abort
 from tacit.ports import Clock, Entropy
 from tacit.service.documents.admin_people import Kind, Role
-from tacit.time_format import when
+from tacit.time_format import format_utc
 from tacit.tlog.canonical import canonical_bytes
 
 LABEL: Final = b"tacit change v1\0"
@@ -109,7 +109,7 @@ class Consent:
         held = rule_of(kept, now)
         changed = KeptRule(new.persons, new.delay, int(self._begins.now()), held.persons, held.delay)
         await tx.put_rule(changed)
-        return f"{held} before, {new} from {when(holds_from(changed))}"
+        return f"{held} before, {new} from {format_utc(holds_from(changed))}"
 
     async def rule(self, tx: ConsentTx) -> Rule:
         """The rule that applies now."""
@@ -125,7 +125,8 @@ class Consent:
         if person.counts_from > self._now:
             raise refuse(
                 Problem.COUNTS_LATER,
-                f"you were changed a while ago; your approvals and consents count from {when(person.counts_from)} on",
+                "you were changed a while ago; your approvals and consents count from "
+                f"{format_utc(person.counts_from)} on",
                 counts_from=person.counts_from,
             )
 
@@ -156,28 +157,28 @@ class Consent:
         Raises ``Abort``: 403 for the person who asked for it and for an administrator whose consents do not count yet,
         404, 409 if the changed person or the one who asked is no longer as then, and 412 if ``digest`` is not the
         change's."""
-        found = await self._waiting(tx, change_id)
-        if who.person.id == found.asked_by:
+        change = await self._waiting(tx, change_id)
+        if who.person.id == change.asked_by:
             raise refuse(Problem.OWN_CHANGE, "you asked for this change yourself")
         self.require_counting(who.person)
-        if not hmac.compare_digest(found.digest, digest):
+        if not hmac.compare_digest(change.digest, digest):
             raise refuse(Problem.CHANGED, "this is not the change that you have read; read it again")
-        asker = await tx.person(found.asked_by)
+        asker = await tx.person(change.asked_by)
         if asker is None or asker.disabled or asker.role != Role.ADMINISTRATOR or asker.counts_from > self._now:
             raise stale("the person who asked for it may no longer do so; refuse it")
-        if not hmac.compare_digest(found.digest, await self._digest(tx, found)):
+        if not hmac.compare_digest(change.digest, await self._digest(tx, change)):
             raise stale(
                 "the person's role or keys have changed since this change was asked for; refuse it, and ask again"
             )
-        done = replace(found, consented_by=who.person.id, counts_from=await self._counts_from(tx))
+        done = replace(change, consented_by=who.person.id, counts_from=await self._counts_from(tx))
         await tx.put_change(done)
         return done
 
     async def refused(self, tx: ConsentTx, change_id: str) -> Change:
         """Drop a waiting change and return it. Raises ``Abort`` (404)."""
-        found = await self._waiting(tx, change_id)
+        change = await self._waiting(tx, change_id)
         await tx.drop_change(change_id)
-        return found
+        return change
 
     async def note(self, tx: ConsentTx, person: Person, kind: Kind, words: str) -> Person:
         """Note a change that needed no consent, and return ``person`` as the caller has to store them. A change of an
@@ -194,10 +195,10 @@ class Consent:
         return replace(person, counts_from=max(person.counts_from, counts))
 
     async def _waiting(self, tx: ConsentTx, change_id: str) -> Change:
-        found = await tx.change(change_id)
-        if found is None or not found.waits or found.expires <= self._now:
+        change = await tx.change(change_id)
+        if change is None or not change.waits or change.expires <= self._now:
             raise not_found("waiting change")
-        return found
+        return change
 
     async def _digest(self, tx: AdminTx, change: Change) -> bytes:
         """The digest over what will be done, who asked for it, and the person as they are now."""

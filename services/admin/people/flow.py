@@ -49,11 +49,11 @@ class Flow:
     @property
     def proof(self) -> Proof:
         """The values that this sign-in is bound to."""
-        verifier = self._derived("verifier")
+        verifier = self._derive("verifier")
         challenge = b64url(hashlib.sha256(verifier.encode()).digest())
-        return Proof(self._derived("state"), self._derived("nonce"), verifier, challenge)
+        return Proof(self._derive("state"), self._derive("nonce"), verifier, challenge)
 
-    def _derived(self, purpose: str) -> str:
+    def _derive(self, purpose: str) -> str:
         return b64url(hashlib.sha256(f"tacit openid {purpose} v1\0".encode() + self.secret).digest())
 
     def cookie(self) -> str:
@@ -131,8 +131,8 @@ async def take_invitation(tx: PeopleTx, text: str, person: Person, now: int) -> 
 
 async def require_invitation(tx: PeopleTx, text: str, person: Person, now: int) -> None:
     """Check that ``text`` is a valid invitation of ``person``. Raises ``Abort`` (403) if not."""
-    found = await tx.invitation(token_digest(text.encode("utf-8", "surrogateescape")))
-    if found is None or found.person != person.id or now >= found.expires:
+    invitation = await tx.invitation(token_digest(text.encode("utf-8", "surrogateescape")))
+    if invitation is None or invitation.person != person.id or now >= invitation.expires:
         raise refuse(Problem.INVITATION, "it was used, has expired, or was revoked; ask for another one")
 
 

@@ -122,7 +122,7 @@ class OpenIdClient:
 
     async def authorization_url(self, proof: Proof) -> str:
         """The provider's URL at which a browser signs in. Raises ``Abort`` (502, 503)."""
-        provider = await self._discovered()
+        provider = await self._discover()
         asked = {
             "response_type": "code",
             "client_id": self._config.client_id,
@@ -141,9 +141,9 @@ class OpenIdClient:
         """Exchange ``code`` for an ID token, and return its subject: the account that signed in. Raises ``Abort``: 401
         for a token that is not accepted, 403 if the provider does not accept the code, 502 and 503 if it gives no
         token."""
-        return await self._verified(await self._exchanged(await self._discovered(), code, proof), proof)
+        return await self._verify(await self._exchange(await self._discover(), code, proof), proof)
 
-    async def _exchanged(self, provider: Provider, code: str, proof: Proof) -> str:
+    async def _exchange(self, provider: Provider, code: str, proof: Proof) -> str:
         fields = {
             "grant_type": "authorization_code",
             "code": code,
@@ -158,7 +158,7 @@ class OpenIdClient:
             fields["client_id"] = self._config.client_id
             if self._secret:
                 fields["client_secret"] = self._secret
-        status, document = await self._asked("POST", provider.token, headers, urlencode(fields).encode())
+        status, document = await self._send("POST", provider.token, headers, urlencode(fields).encode())
         if 400 <= status < 500:
             raise refuse(Problem.PROVIDER_REFUSED, f"it does not accept the code{_word(document)}; sign in again")
         token = document.get("id_token") if status == 200 else None
@@ -166,7 +166,7 @@ class OpenIdClient:
             raise odd("it gives no ID token")
         return token
 
-    async def _verified(self, token: str, proof: Proof) -> str:
+    async def _verify(self, token: str, proof: Proof) -> str:
         claims = await self._signed_claims(token)
         registry = jwt.JWTClaimsRegistry(
             now=int(self._clock.now()),
@@ -211,36 +211,36 @@ class OpenIdClient:
         if header.get("alg") not in ALGORITHMS or not isinstance(kid, str | None):
             raise unauthorized()
         for again in (False, True):
-            for key in await self._published(anew=again):
+            for key in await self._read_keys(anew=again):
                 if kid is None or key.get("kid") == kid:
                     claims = _claims(token, key)
                     if claims is not None:
                         return claims
         raise unauthorized()
 
-    async def _published(self, *, anew: bool) -> list[dict[str, Any]]:
+    async def _read_keys(self, *, anew: bool) -> list[dict[str, Any]]:
         """The provider's public keys. ``anew``: read them again, unless that was done less than ``LOOK_SECONDS``
         ago."""
-        provider = await self._discovered()
+        provider = await self._discover()
         async with self._alone():
             age = self._clock.now() - self._keys_at
             if self._keys and age < (LOOK_SECONDS if anew else KEPT_SECONDS):
                 return self._keys
-            _, document = await self._asked("GET", provider.keys, {"Accept": media_types.JSON})
-            found = document.get("keys")
-            if not isinstance(found, list) or len(found) > MOST_KEYS:
+            _, document = await self._send("GET", provider.keys, {"Accept": media_types.JSON})
+            keys = document.get("keys")
+            if not isinstance(keys, list) or len(keys) > MOST_KEYS:
                 raise odd("its published keys cannot be read")
-            self._keys = [one for one in found if isinstance(one, dict) and _signs(one)]
+            self._keys = [one for one in keys if isinstance(one, dict) and _signs(one)]
             self._keys_at = self._clock.now()
             return self._keys
 
-    async def _discovered(self) -> Provider:
+    async def _discover(self) -> Provider:
         async with self._alone():
             now = self._clock.now()
             if self._provider is not None and now - self._provider_at < KEPT_SECONDS:
                 return self._provider
             url = self._config.issuer.rstrip("/") + WELL_KNOWN
-            status, document = await self._asked("GET", url, {"Accept": media_types.JSON})
+            status, document = await self._send("GET", url, {"Accept": media_types.JSON})
             if status != 200 or document.get("issuer") != self._config.issuer:
                 raise odd("its discovery document does not name the configured issuer")
             ways = document.get("code_challenge_methods_supported")
@@ -277,7 +277,7 @@ class OpenIdClient:
             raise unusable from error
         return url
 
-    async def _asked(
+    async def _send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes = b""
     ) -> tuple[int, dict[str, Any]]:
         """Send a request, and return the status and the JSON object of the answer (empty if the body is not a JSON
@@ -304,8 +304,8 @@ def odd(why: str) -> Abort:
 
 def _word(document: Mapping[str, Any]) -> str:
     """The provider's error code in brackets, if it has the form of an OAuth error code."""
-    found = document.get("error")
-    return f" ({found})" if isinstance(found, str) and found.isidentifier() and len(found) <= 40 else ""
+    word = document.get("error")
+    return f" ({word})" if isinstance(word, str) and word.isidentifier() and len(word) <= 40 else ""
 
 
 def _signs(key: Mapping[str, Any]) -> bool:

@@ -167,10 +167,14 @@ class Passkeys:
     ) -> dict[str, Any]:
         """Use up the challenge, and return what ``fido2`` compares the answer with. Raises ``Abort`` (403) if the
         challenge is not valid for ``person`` and ``purpose``."""
-        found = await tx.challenge(challenge)
-        if found is None or found.person != person.id or self._clock.now() >= found.expires:
+        challenge_state = await tx.challenge(challenge)
+        if (
+            challenge_state is None
+            or challenge_state.person != person.id
+            or self._clock.now() >= challenge_state.expires
+        ):
             raise refuse(Problem.PASSKEY, "it took too long, was used before, or is for something else; try again")
-        if bound(found.nonce, purpose) != challenge:
+        if bound(challenge_state.nonce, purpose) != challenge:
             raise refuse(Problem.PASSKEY, "it was used for another text, state or act; read the question again")
         if not await tx.drop_challenges(person_id=person.id, expired_at=0):
             raise refuse(Problem.PASSKEY, "another request used it at the same moment; check what that request did")

@@ -166,10 +166,10 @@ class People:
 
 async def existing(tx: PeopleTx, person_id: str) -> Person:
     """The person with this id. Raises ``Abort`` (404) if there is none."""
-    found = await tx.person(person_id)
-    if found is None:
+    person = await tx.person(person_id)
+    if person is None:
         raise not_found("person")
-    return found
+    return person
 
 
 def first_people(path: Path, now: int, entropy: Entropy) -> list[tuple[Person, ApiKey]]:
@@ -178,12 +178,12 @@ def first_people(path: Path, now: int, entropy: Entropy) -> list[tuple[Person, A
     ``UsageError``."""
     try:
         listed = json.loads(read_secret(path))["people"]
-        found = [_first(one, now, entropy) for one in listed]
+        people = [_first(one, now, entropy) for one in listed]
     except (ValueError, KeyError, TypeError, DecodeError) as error:
         raise UsageError(f"{path}: must be {{'people': [{{'name', 'role', 'key_sha256'}}, ...]}}") from error
-    if all(person.role != Role.ADMINISTRATOR for person, _ in found):
+    if all(person.role != Role.ADMINISTRATOR for person, _ in people):
         raise UsageError(f"{path}: names no administrator")
-    return found
+    return people
 
 
 def _first(one: dict[str, Any], now: int, entropy: Entropy) -> tuple[Person, ApiKey]:

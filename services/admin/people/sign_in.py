@@ -96,9 +96,9 @@ class SignIn:
         token of a session is missing or wrong."""
         values = request.headers.getall("Authorization", [])
         seen = seen and BY_ITSELF not in request.headers
-        found = await (self._by_key(values, tx) if values else self._by_session(request, seen=seen))
+        principal = await (self._by_key(values, tx) if values else self._by_session(request, seen=seen))
         vouch(request)
-        return found
+        return principal
 
     async def again(self, tx: PeopleTx, before: Principal) -> Principal:
         """Look ``before`` up again, in the transaction of the act. Raises ``Abort`` (401) if their key or session is no
@@ -119,8 +119,8 @@ class SignIn:
         if scheme.lower() != "bearer" or not presented:
             raise unauthorized()
         if tx is None:
-            found = await self.by_key(presented)
-            return Principal(found.person, BY_KEY, found.key)
+            shown = await self.by_key(presented)
+            return Principal(shown.person, BY_KEY, shown.key)
         digest = _digest(presented)
         return Principal(self._holder(await tx.key_holder(digest)), BY_KEY, digest)
 
@@ -128,8 +128,8 @@ class SignIn:
         """The credential that the API key ``presented`` is, with its owner. Raises ``Abort`` (401)."""
         digest = _digest(presented)
         async with self._store.read() as tx:
-            found = await tx.key_holder(digest)
-        return Shown(self._holder(found), None if found is None else found[0].expires, digest)
+            holder = await tx.key_holder(digest)
+        return Shown(self._holder(holder), None if holder is None else holder[0].expires, digest)
 
     def _holder(self, found: tuple[ApiKey, Person] | None) -> Person:
         if found is None:
@@ -157,10 +157,10 @@ class SignIn:
 
     async def _session(self, tx: PeopleTx, digest: bytes) -> tuple[Person, Session]:
         now, config = self._clock.now(), self._config
-        found = await tx.session_holder(digest)
-        if found is None or found[1].disabled:
+        holder = await tx.session_holder(digest)
+        if holder is None or holder[1].disabled:
             raise unauthorized()
-        session, person = found
+        session, person = holder
         if now >= session.began + config.session_seconds or now >= session.seen + config.idle_seconds:
             raise unauthorized()
         return person, session

@@ -113,8 +113,10 @@ class YieldWatch:
             return 0
         async with self._store.read() as tx:
             hashes = await tx.newest_published(WATCHED)
-        found = {one: document for one in hashes if (document := await self._look(one, self._collector)) is not None}
-        fresh = {one: document for one, document in found.items() if self._known.get(one) != document}
+        documents = {
+            one: document for one in hashes if (document := await self._look(one, self._collector)) is not None
+        }
+        fresh = {one: document for one, document in documents.items() if self._known.get(one) != document}
         self._known |= fresh
         for document in fresh.values():
             self._events.tell(Event("recipe", document))
@@ -125,15 +127,15 @@ class YieldWatch:
             return self._known[recipe_hash]
         try:
             async with blaming("collector"):
-                _, found = await yield_at(self._log.transport, collector, recipe_hash, self._clock.now())
+                _, document = await yield_at(self._log.transport, collector, recipe_hash, self._clock.now())
         except Abort:
             return None
         return {
             "hash": recipe_hash,
-            "contributions": found.contributions,
-            "min_batch_size": found.min_batch_size,
-            "reached": found.reached,
-            "exact": found.exact,
+            "contributions": document.contributions,
+            "min_batch_size": document.min_batch_size,
+            "reached": document.reached,
+            "exact": document.exact,
         }
 
 

@@ -16,7 +16,7 @@ from services.admin.questions.events import Event, Events
 from tacit.errors import DecodeError, UsageError
 from tacit.service.base.secret_files import read_secret
 from tacit.service.documents.admin import Document, PosixSeconds
-from tacit.tlog.canonical import parse_json, validated
+from tacit.tlog.canonical import parse_json, validate
 
 DEVICES_FILE: Final = "devices.json"
 REPORT_FILE: Final = "report.json"
@@ -107,7 +107,7 @@ def _part(path: Path, model: type[Told], troubles: list[str]) -> Told | None:
     if not path.exists() and not path.is_symlink():
         return None
     try:
-        return validated(model, parse_json(read_secret(path, max_size=MOST_BYTES), path.name), path.name)
+        return validate(model, parse_json(read_secret(path, max_size=MOST_BYTES), path.name), path.name)
     except UsageError as error:
         troubles.append(str(error).replace(f"{path.parent}/", ""))
     except DecodeError:
@@ -125,8 +125,8 @@ class FleetWatch:
 
     async def step(self) -> int:
         """Look at the files once. Returns how many events were sent."""
-        found = await asyncio.to_thread(lambda: [_stamp(path) for path in self._places])
-        fresh, self._known = found != self._known, found
+        stamps = await asyncio.to_thread(lambda: [_stamp(path) for path in self._places])
+        fresh, self._known = stamps != self._known, stamps
         if not fresh or not self._events.heard:
             return 0
         self._events.tell(Event("fleet", {}))

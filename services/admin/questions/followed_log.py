@@ -20,7 +20,7 @@ from tacit.logview.folder import FolderLog
 from tacit.logview.live import LiveLog, LiveRecipe
 from tacit.operations.burn_down import BurnDown, burn_downs
 from tacit.operations.ledger import Ledger, ledger_of
-from tacit.recipe.logged import in_full, recipe_state, stated, summary
+from tacit.recipe.logged import in_full, recipe_state, stated_members, summary
 from tacit.recipe.model import Recipe
 from tacit.service.app import ServiceEnv
 from tacit.service.documents.admin_log import LedgerDocument
@@ -50,8 +50,8 @@ class RecipeIndex:
         at which the next page begins, or None."""
         begin = bisect_left(self._places, first)
         end = begin + limit
-        found = [self._summary(one, now) for one in self._recipes[begin:end]]
-        return found, self._places[end - 1] + 1 if end < len(self._places) else None
+        summaries = [self._summary(one, now) for one in self._recipes[begin:end]]
+        return summaries, self._places[end - 1] + 1 if end < len(self._places) else None
 
     def in_full(self, recipe_hash: str, now: float) -> tuple[dict[str, Any], Recipe] | None:
         """The document of the recipe with this hash, and the recipe itself; None if the log does not have it."""
@@ -64,7 +64,7 @@ class RecipeIndex:
     def _summary(self, live: LiveRecipe, now: float) -> dict[str, Any]:
         recipe = live.recipe
         if (said := self._said.get(recipe.hash_text)) is None:
-            said = self._said[recipe.hash_text] = stated(recipe)
+            said = self._said[recipe.hash_text] = stated_members(recipe)
         state = recipe_state(live.roles, live.opt_ins, recipe.interval.end, now)
         return summary(recipe.hash_text, live.index, state, said)
 
@@ -135,10 +135,10 @@ class FollowedLog:
     async def read(self) -> Seen:
         """The log as it was at most ``BESIDE_SECONDS`` ago, or as last read while many new entries are being read.
         Raises ``Abort``: 502 if it does not verify, 503 if it does not answer or is being read for the first time."""
-        found = await self.look(WAIT_SECONDS) or self._held
-        if found is None:
+        seen = await self.look(WAIT_SECONDS) or self._held
+        if seen is None:
             raise away("log", f"its entries are being read, {self._log.contents.count:,} so far")
-        return found
+        return seen
 
     async def look(self, patience: float, *, newer: float | None = None) -> Seen | None:
         """The log as it was at most ``BESIDE_SECONDS`` ago; with ``newer``, at most that many seconds ago (0: as it is
@@ -154,7 +154,7 @@ class FollowedLog:
                 return seen
             if self._following is None:
                 self._following = asyncio.create_task(self._follow())
-                self._following.add_done_callback(self._followed)
+                self._following.add_done_callback(self._on_followed)
             if seen is not None and age < BESIDE_SECONDS and not anew:
                 return seen
             following = self._following
@@ -179,7 +179,7 @@ class FollowedLog:
         age = self._deps.clock.now() - self._read_at
         return age if age >= 0 else math.inf
 
-    def _followed(self, task: asyncio.Task[None]) -> None:
+    def _on_followed(self, task: asyncio.Task[None]) -> None:
         self._following = None
         if not task.cancelled():
             task.exception()  # marks it as retrieved; the requests that wait raise it
@@ -194,7 +194,7 @@ class FollowedLog:
         anew = await self._log.examine(checkpoint.size)
         if self._seen is None or self._seen.size != checkpoint.size or anew:
             recipes = None if self._seen is None or anew else self._seen.recipes
-            live, index = await asyncio.to_thread(self._joined, recipes)
+            live, index = await asyncio.to_thread(self._join, recipes)
             size, root, version = checkpoint.size, checkpoint.root, self._log.contents.version
             self._seen = Seen(checkpoint.origin, size, root, note, self._log.tree, live, index, version)
         else:
@@ -203,7 +203,7 @@ class FollowedLog:
         if self._told == expected:
             self._told = 0
 
-    def _joined(self, before: RecipeIndex | None) -> tuple[LiveLog, RecipeIndex]:
+    def _join(self, before: RecipeIndex | None) -> tuple[LiveLog, RecipeIndex]:
         live = self._log.contents.live()
         return live, RecipeIndex(live, before)
 
@@ -222,19 +222,19 @@ class FollowedLog:
         """The accounts as of at most ``BURN_SECONDS`` ago, with every recipe in the log. Raises as ``read``."""
         seen = await self.read()
         async with self._reckoning:
-            found, now = self._accounts, self._deps.clock.now()
-            if found is None or found.version != seen.version or now - found.at >= BURN_SECONDS:
-                found = self._accounts = await asyncio.to_thread(self._reckon, seen)
-        if self._deps.clock.now() - found.at >= RENEW_SECONDS and self._renewing is None:
+            accounts, now = self._accounts, self._deps.clock.now()
+            if accounts is None or accounts.version != seen.version or now - accounts.at >= BURN_SECONDS:
+                accounts = self._accounts = await asyncio.to_thread(self._reckon, seen)
+        if self._deps.clock.now() - accounts.at >= RENEW_SECONDS and self._renewing is None:
             self._renewing = asyncio.create_task(self._renew(seen))
-        return found
+        return accounts
 
     async def _renew(self, seen: Seen) -> None:
         """Compute the accounts again in the background."""
         try:
-            found = await asyncio.to_thread(self._reckon, seen)
-            if self._accounts is not None and self._accounts.version == found.version:
-                self._accounts = found
+            accounts = await asyncio.to_thread(self._reckon, seen)
+            if self._accounts is not None and self._accounts.version == accounts.version:
+                self._accounts = accounts
         finally:
             self._renewing = None
 

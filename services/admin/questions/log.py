@@ -14,7 +14,7 @@ from tacit.logview.contents import RememberedLog
 from tacit.logview.live import LiveLog
 from tacit.operations.calls import NoAnswerError, get_bytes
 from tacit.ports import TransportError
-from tacit.service.app import ServiceEnv, refused
+from tacit.service.app import ServiceEnv, abort_of_refusal
 
 
 class Log:
@@ -60,7 +60,7 @@ async def blaming(peer: str) -> AsyncIterator[None]:
         raise refuse(Problem.PEER_ANSWER, str(error)) from error
     except Abort as problem:
         if problem.type.startswith(REFUSAL_PREFIX):
-            raise refused(Refusal(problem.type.removeprefix(REFUSAL_PREFIX), problem.detail)) from problem
+            raise abort_of_refusal(Refusal(problem.type.removeprefix(REFUSAL_PREFIX), problem.detail)) from problem
         if problem.type == Problem.LOG_UNVERIFIED.uri or problem.status == 404:
             raise
         if may_pass(problem.status):
@@ -68,4 +68,4 @@ async def blaming(peer: str) -> AsyncIterator[None]:
         words = problem.detail or problem.title
         raise refuse(Problem.PEER_ANSWER, words) from problem
     except Refusal as refusal:
-        raise refused(refusal) from refusal
+        raise abort_of_refusal(refusal) from refusal

@@ -49,11 +49,11 @@ class Planner:
     async def _found(self, who: str, written: W, compare: Callable[[W], dict[str, Any]]) -> dict[str, Any]:
         asked = (compare.__name__, text_of(written))
         known = self._known.pop(asked, None)
-        found = known if known is not None else await self._turns.do(who, lambda: compare(written))
-        self._known[asked] = found
+        comparison = known if known is not None else await self._turns.do(who, lambda: compare(written))
+        self._known[asked] = comparison
         if len(self._known) > KEPT:
             self._known.popitem(last=False)
-        return found
+        return comparison
 
     def _compare(self, survey: Survey) -> dict[str, Any]:
         ways = ways_of(survey, self._policy)

@@ -34,9 +34,9 @@ from tacit.codec import unb64url
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.learning.plan import Plan
 from tacit.logview.live import LiveLog
-from tacit.operations.checking import Checked, checked, context_at
-from tacit.operations.design import decided
-from tacit.operations.drafting import Drafted, drafted, refusals_document
+from tacit.operations.checking import Checked, check_recipe, context_at
+from tacit.operations.design import decide_way
+from tacit.operations.drafting import Drafted, draft_recipe, refusals_document
 from tacit.operations.pace import Pace
 from tacit.operations.publishing import end_of, require_model_place, send_leaf, signed_leaf
 from tacit.operations.series_drafting import drafted_series, searches
@@ -49,9 +49,9 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
 from tacit.recipe.training import read_round_model
 from tacit.rules import table as rules
-from tacit.service.app import refused
+from tacit.service.app import abort_of_refusal
 from tacit.signing import Signer
-from tacit.time_format import when
+from tacit.time_format import format_utc
 from tacit.tlog.canonical import canonical_bytes, parse_canonical
 from tacit.tlog.leaves import LeafType, SignedLeaf
 
@@ -122,8 +122,8 @@ class Publishing:
             if isinstance(asked, Recipe):
                 context = context_at(asked, live, now, Stage.DRAFT)
                 return Drafted(asked, tuple(rules.check(asked, self._policy, context)))
-            chosen, given = decided(asked, self._policy), list(self._given)
-            draft = drafted_series if searches(chosen) else drafted
+            chosen, given = decide_way(asked, self._policy), list(self._given)
+            draft = drafted_series if searches(chosen) else draft_recipe
             return draft(chosen, parties, live, self._policy, self._epoch_seconds, now, self._pace, given)
 
         return await self._turns.do(who, work)
@@ -138,11 +138,11 @@ class Publishing:
 
     async def checked(self, asked: Asked, who: str) -> tuple[Drafted, Checked]:
         """The result of ``drafted``, with the verdict of every rule on the recipe. Raises as ``drafted``."""
-        found = await self.drafted(asked, who)
+        drafted = await self.drafted(asked, who)
         live = await self._log.live()
-        context = context_at(found.recipe, live, self._clock.now(), Stage.DRAFT)
-        context = replace(context, series=found.series or context.series)
-        return found, await self._turns.do(who, lambda: checked(found.recipe, self._policy, context))
+        context = context_at(drafted.recipe, live, self._clock.now(), Stage.DRAFT)
+        context = replace(context, series=drafted.series or context.series)
+        return drafted, await self._turns.do(who, lambda: check_recipe(drafted.recipe, self._policy, context))
 
     async def publish(self, question_id: str, tag: str | None = None) -> Question:
         """Publish a question. Returns it as published, or still approved if its recipe waits for a signature. Raises
@@ -156,8 +156,8 @@ class Publishing:
             self._require_approval(question)
             async with self._placing:
                 if not question.leaf:
-                    question = await self._placed(question)
-                return await self._sent(question) if question.leaf else question
+                    question = await self._place(question)
+                return await self._send(question) if question.leaf else question
 
     async def sign(self, question_id: str, leaf: SignedLeaf) -> Question:
         """Publish a question with a signature that was made elsewhere. Raises ``Abort``: 409 for another recipe than
@@ -179,10 +179,10 @@ class Publishing:
                     raise refuse(Problem.SIGNATURE, str(error)) from error
                 if leaf.signer != analyst.operator:
                     raise refuse(Problem.SIGNATURE, "the leaf names another signer")
-                question = await self._stored(question, replace(question, leaf=leaf.encode()))
+                question = await self._store_state(question, replace(question, leaf=leaf.encode()))
             elif question.leaf != leaf.encode():
                 raise refuse(Problem.SIGNED, "its recipe already has a signature")
-            return await self._sent(question)
+            return await self._send(question)
 
     async def step(self) -> int:
         """Send the signed recipes that are not known to be in the log, which completes a publish that a crash or an
@@ -198,7 +198,7 @@ class Publishing:
                 if question is None or question.state is not QuestionState.APPROVED or not question.leaf:
                     continue
                 try:
-                    await self._sent(question, by_itself=True)
+                    await self._send(question, by_itself=True)
                 except Abort as problem:
                     if "settled" in problem.extensions:
                         continue
@@ -211,20 +211,20 @@ class Publishing:
         """End a series of this organisation in the log; returns the index of the leaf that has ended it, which may have
         been there before. Raises ``Abort``: 404 for a series that the log does not show as live, 503 if the log cannot
         be reached, 422 if it refuses; ``UsageError`` for a series of another analyst, and without the analyst's key."""
-        found = next((one for one in (await self._log.live()).series if one.series.hash_text == series_hash), None)
-        if found is None:
+        series = next((one for one in (await self._log.live()).series if one.series.hash_text == series_hash), None)
+        if series is None:
             raise not_found("series")
-        if found.ended is not None:
-            return found.ended.index
+        if series.ended is not None:
+            return series.ended.index
         if self._key is None:
             raise UsageError(
                 "this service does not hold the analyst's key, which signs the end of a series; whoever has it gives: "
                 "tacit series end FILE --server URL --key KEY"
             )
         try:
-            index = await self._taken(end_of(found.series, self._key, "analyst"), "the end, so end the series again")
+            index = await self._taken(end_of(series.series, self._key, "analyst"), "the end, so end the series again")
         except Refusal as refusal:
-            raise refused(refusal) from refusal
+            raise abort_of_refusal(refusal) from refusal
         self._grew(index + 1)
         return index
 
@@ -243,38 +243,38 @@ class Publishing:
         if not question.leaf and question.approval != self._questions.binding(question):
             raise refuse(Problem.APPROVAL_VOID, "parties or policy have changed since it was approved; submit it again")
 
-    async def _placed(self, question: Question) -> Question:
+    async def _place(self, question: Question) -> Question:
         """The question with its recipe fixed and, if this service holds the key, signed."""
         if question.recipe:
             kept = fixed_of(question)
             if _published_until(kept) > self._clock.now():
-                return await self._signed(question, kept)
+                return await self._sign(question, kept)
         asked = asked_of(question)
         if isinstance(asked, Recipe):
             await self._rounds.require(question, asked)
         if isinstance(asked, Plan):
             async with self._store.read() as tx:
                 await require_room(tx)
-        found = await self.drafted(asked)
-        if found.refusals:
-            raise _refused(found.refusals)
+        drafted = await self.drafted(asked)
+        if drafted.refusals:
+            raise _refusal_of(drafted.refusals)
         if isinstance(asked, Plan):
             async with blaming("log"):
-                stated = read_round_model(found.recipe.question.round_input or "", asked.training)
+                stated = read_round_model(drafted.recipe.question.round_input or "", asked.training)
                 await require_model_place(self._log.transport, self._log.url, stated)
-        token, several = found.recipe.token, 1 if found.series is None else found.series.slots.per_epoch
+        token, several = drafted.recipe.token, 1 if drafted.series is None else drafted.series.slots.per_epoch
         self._given += [(token.epoch, token.slot + at) for at in range(several)]  # a reading of the log may miss it yet
-        return await self._signed(question, found.series or found.recipe)
+        return await self._sign(question, drafted.series or drafted.recipe)
 
-    async def _signed(self, question: Question, fixed: Recipe | Series) -> Question:
+    async def _sign(self, question: Question, fixed: Recipe | Series) -> Question:
         body = canonical_bytes(fixed.body())
         leaf = b"" if self._key is None else await _leaf(fixed, self._key)
         if (body, leaf) == (question.recipe, question.leaf):
             return question
         after = replace(question, recipe=body, recipe_hash=fixed.hash_text, leaf=leaf)
-        return await self._stored(question, replace(after, state=QuestionState.APPROVED))
+        return await self._store_state(question, replace(after, state=QuestionState.APPROVED))
 
-    async def _sent(self, question: Question, *, by_itself: bool = False) -> Question:
+    async def _send(self, question: Question, *, by_itself: bool = False) -> Question:
         """Send the question's leaf, and return the question once the log has it. Raises ``Abort``; if the log refused
         the leaf, or its interval has begun, the question is freed first. ``by_itself``: no request causes this, so it
         is recorded as an act of the service."""
@@ -285,9 +285,11 @@ class Publishing:
             position = await self._taken(SignedLeaf.decode(question.leaf), "the recipe, so the recipe is sent again")
         except Refusal as refusal:
             freed = replace(question, recipe=b"", recipe_hash="", leaf=b"")
-            await self._stored(question, freed, act and replace(act, outcome=refusal.rule[:64]))
-            raise refused(refusal) from refusal
-        return await self._stored(question, replace(question, state=QuestionState.PUBLISHED, position=position), act)
+            await self._store_state(question, freed, act and replace(act, outcome=refusal.rule[:64]))
+            raise abort_of_refusal(refusal) from refusal
+        return await self._store_state(
+            question, replace(question, state=QuestionState.PUBLISHED, position=position), act
+        )
 
     async def _taken(self, leaf: SignedLeaf, unclear: str) -> int:
         """Send a leaf; returns its index in the log. Raises ``Refusal`` for a rule of the log, and ``Abort`` (503)
@@ -315,13 +317,15 @@ class Publishing:
                 raise
             settled = _published_until(fixed_of(question)) + LANDING_SECONDS
             if self._clock.now() < settled:
-                words = f"it does not have the recipe yet, but may still get it until {when(settled)}"
+                words = f"it does not have the recipe yet, but may still get it until {format_utc(settled)}"
                 raise refuse(Problem.PEER_AWAY, words, peer="log", settled=settled) from problem
             missed = replace(question, state=QuestionState.MISSED, recipe=b"", recipe_hash="", leaf=b"")
-            await self._stored(question, missed, act and replace(act, outcome="interval-began"))
+            await self._store_state(question, missed, act and replace(act, outcome="interval-began"))
             words = "the log does not have its recipe, and devices already decide whether to answer; publish it again"
             raise refuse(Problem.INTERVAL_BEGAN, words, state=QuestionState.MISSED.value) from problem
-        return await self._stored(question, replace(question, state=QuestionState.PUBLISHED, position=position), act)
+        return await self._store_state(
+            question, replace(question, state=QuestionState.PUBLISHED, position=position), act
+        )
 
     async def _position(self, question: Question) -> int:
         """The index of what is fixed for the question in the log. Raises ``Abort`` (404) if the log does not have
@@ -332,10 +336,10 @@ class Publishing:
                 raise not_found("series")
             return known[question.recipe_hash]
         async with blaming("log"):
-            found, _ = await logged_recipe(self._log.transport, self._log.url, question.recipe_hash)
-        return int(found["index"])
+            index, _ = await logged_recipe(self._log.transport, self._log.url, question.recipe_hash)
+        return int(index["index"])
 
-    async def _stored(self, before: Question, after: Question, act: Act | None = None) -> Question:
+    async def _store_state(self, before: Question, after: Question, act: Act | None = None) -> Question:
         async with self._store.transaction() as tx:
             moved = await self._questions.move(tx, before, after)
             if act is not None:
@@ -375,8 +379,8 @@ def _published_until(fixed: Recipe | Series) -> int:
     return math.floor(asked_until(fixed.interval)) if is_round else fixed.interval.start
 
 
-def _refused(refusals: tuple[Refusal, ...]) -> Abort:
+def _refusal_of(refusals: tuple[Refusal, ...]) -> Abort:
     """The refusal with every rule that refuses; the first one is the problem's type."""
-    abort = refused(refusals[0])
+    abort = abort_of_refusal(refusals[0])
     abort.extensions["refusals"] = refusals_document(refusals)
     return abort

@@ -43,7 +43,6 @@ def text_of(written: Written) -> str:
 
 
 def asked_of(question: Question) -> Asked:
-    """What the question asks."""
     if question.trains:
         return plan_of(question)
     body = json.loads(question.text)
@@ -57,18 +56,18 @@ def plan_of(question: Question) -> Plan:
 
 def written_of(question: Question) -> Written:
     """What somebody wrote; the inverse of ``text_of``. Raises ``Abort`` (409) for a round."""
-    found = asked_of(question)
-    if isinstance(found, Recipe):
+    asked = asked_of(question)
+    if isinstance(asked, Recipe):
         raise refuse(Problem.ROUND_FIXED, "delete the draft, or approve it as it is")
-    return found
+    return asked
 
 
 def survey_of(question: Question) -> Survey:
     """The survey of a question. Raises ``Abort`` (409) for a round and for a training run."""
-    found = written_of(question)
-    if not isinstance(found, Survey):
+    written = written_of(question)
+    if not isinstance(written, Survey):
         raise refuse(Problem.OTHER_TEXT, "it has the plan of a training run")
-    return found
+    return written
 
 
 def survey_document(question: Question) -> dict[str, Any]:
@@ -122,10 +121,10 @@ class Questions:
         if isinstance(asked, Recipe):
             return asked.parties
         model = asked.model if isinstance(asked, Survey) else MODEL_OF_RUNS
-        found = self._parties.get(model)
-        if found is None:
+        parties = self._parties.get(model)
+        if parties is None:
             raise FieldError("model", f"this organisation has no parties for the model {model}")
-        return found
+        return parties
 
     def binding(self, question: Question) -> bytes:
         """What an approval is bound to: a digest (32 bytes) of text, parties and policy."""
@@ -185,7 +184,7 @@ class Questions:
         if not QUESTION_STATES.allows(before.state, None):
             raise self._wrong_state(before, "is no draft")
         if not await tx.drop_question(before):
-            raise changed()
+            raise make_changed_abort()
 
     async def submit(self, tx: QuestionsTx, question_id: str, tag: str | None) -> Question:
         """Offer a complete question for approval. Raises ``FieldError`` with every missing member, and ``Abort``."""
@@ -222,14 +221,14 @@ class Questions:
     async def at(self, tx: QuestionsTx, question_id: str, tag: str | None, *, needed: bool = False) -> Question:
         """The question, if ``tag`` is its present entity tag or None. Raises ``Abort``: 404, 412 for another tag, and
         428 if a tag is ``needed`` but None."""
-        found = await tx.question(question_id)
-        if found is None:
+        question = await tx.question(question_id)
+        if question is None:
             raise not_found("question")
         if tag is None and needed:
             raise refuse(Problem.PRECONDITION, "send the ETag that you have read, in If-Match")
-        if tag is not None and tag not in {etag_of(found), "*"}:
-            raise changed()
-        return found
+        if tag is not None and tag not in {etag_of(question), "*"}:
+            raise make_changed_abort()
+        return question
 
     async def move(self, tx: QuestionsTx, before: Question, after: Question, *, anew: bool = False) -> Question:
         """Store ``after`` in place of ``before``, with the next revision. ``anew``: the state must change. Raises
@@ -238,7 +237,7 @@ class Questions:
             raise self._wrong_state(before, f"cannot become {after.state}")
         moved = replace(after, revision=before.revision + 1, changed=int(self._clock.now()))
         if not await tx.put_question(moved, before):
-            raise changed()
+            raise make_changed_abort()
         return moved
 
     def _wrong_state(self, question: Question, why: str) -> Abort:
@@ -246,13 +245,12 @@ class Questions:
 
 
 def _kind_of(question: Question) -> str:
-    """What the text of a question is."""
     if question.trains:
         return "plan"
     return "survey" if question.series_hash is None else "recipe"
 
 
-def changed() -> Abort:
+def make_changed_abort() -> Abort:
     """The refusal for a request that does not name the newest revision."""
     return refuse(Problem.CHANGED, "read it again, and send its ETag")
 

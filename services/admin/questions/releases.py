@@ -62,9 +62,9 @@ class Releases:
         async with self._reading:
             cursor: int | None = max(0, len(self._listed) - 1)
             while cursor is not None:
-                found, more = await self._page(cursor, PAGE)
+                releases, more = await self._page(cursor, PAGE)
                 try:
-                    cursor = self._next(cursor, found, more=more)
+                    cursor = self._next(cursor, releases, more=more)
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
                     self._forget()
                     raise _unreadable() from error
@@ -72,7 +72,7 @@ class Releases:
 
     async def documents(self, wanted: Sequence[Release]) -> list[dict[str, Any]]:
         """The result documents of these releases, in their order. Raises ``Abort``."""
-        found = {one.place: text for one in wanted if (text := self._kept(one)) is not None}
+        found = {one.place: text for one in wanted if (text := self._kept_release(one)) is not None}
         missing = sorted((one for one in wanted if one.place not in found), key=lambda one: one.place)
         while missing:
             first = missing[0].place
@@ -127,7 +127,7 @@ class Releases:
         self._listed, self._of, self._bytes = [], {}, 0
         self._documents.clear()
 
-    def _kept(self, release: Release) -> bytes | None:
+    def _kept_release(self, release: Release) -> bytes | None:
         text = self._documents.get(release.place)
         if text is None or _digest(text) != release.digest:
             return None

@@ -22,7 +22,7 @@ from tacit.operations.series_rounds import Asked
 from tacit.ports import Clock
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Ended, Series
-from tacit.time_format import when
+from tacit.time_format import format_utc
 from tacit.tlog.canonical import canonical_bytes
 
 
@@ -50,7 +50,7 @@ class Search:
             return "the search is over: every round is released, or no prefix stood out"
         if self.found.following is None:
             last = self.recipes[-1]
-            ends = f"; its reports come until {when(last.interval.end)}" if now < last.interval.end else ""
+            ends = f"; its reports come until {format_utc(last.interval.end)}" if now < last.interval.end else ""
             return f"round {len(self.recipes)} is published and not released yet{ends}"
         try:
             next_round(self.series, self.found, now, self.ended)
@@ -88,8 +88,8 @@ class Rounds:
     async def next(self, series_hash: str) -> Recipe:
         """The recipe of the series' next round. Raises ``Abort``: 404 for an unknown series, 409 if there is no next
         round now, and if log or collector cannot be read; ``UsageError`` for a series that searches for nothing."""
-        found = await search_at(await self._log.live(), self._releases, series_hash)
-        return found.next(self._clock.now())
+        search = await search_at(await self._log.live(), self._releases, series_hash)
+        return search.next(self._clock.now())
 
     async def require(self, question: Question, recipe: Recipe) -> None:
         """Check that ``recipe``, the text of ``question``, is the round that follows now. Raises as ``next``, and

@@ -42,8 +42,8 @@ def drafted_run(
     plan: Plan, parties: Parties, live: LiveLog, policy: Policy, epoch_seconds: int, now: float, pace: Pace
 ) -> Drafted:
     """Make the series of ``plan``, placed on free slots of the log ``live``, with the refusals of ``policy``; its
-    recipe is the first round. The parameters are those of ``tacit.operations.drafting.drafted``. Raises ``FieldError``,
-    also for a name that a series of the log has, and ``UsageError``."""
+    recipe is the first round. The parameters are those of ``tacit.operations.drafting.draft_recipe``. Raises
+    ``FieldError``, also for a name that a series of the log has, and ``UsageError``."""
     from tacit.operations.learning.placing import Epochs, placed_run, refusals_of
     from tacit.operations.learning.rounds import next_round, run_of
 

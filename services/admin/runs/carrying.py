@@ -93,7 +93,6 @@ class Runs:
         return "" if self._collector is not None else "this service is configured without a collector"
 
     def of(self, series_hash: str) -> Carried | None:
-        """The run with this series, if this process carries it."""
         return next((one for one in self._carried.values() if one.question.recipe_hash == series_hash), None)
 
     def jobs(self) -> list[JobDocument]:
@@ -108,9 +107,9 @@ class Runs:
 
     def retry(self, job_id: str) -> bool:
         """Take a run further now instead of later; False if this process carries none with this id."""
-        if (found := self._carried.get(job_id)) is None:
+        if (carried := self._carried.get(job_id)) is None:
             return False
-        found.next_look = 0.0
+        carried.next_look = 0.0
         self.wake.set()
         return True
 
@@ -154,14 +153,14 @@ class Runs:
         at = Place(self._transport, self._log.fresh, self._collector, self._clock)
 
         async def noting(recipe: Recipe, index: int) -> None:
-            await self._noted(one, recipe, index)
+            await self._note_round(one, recipe, index)
 
         return LearningRun(
-            plan, one.question.recipe_hash, at, self._key, float(plan.release_seconds), _untold, noting=noting,
+            plan, one.question.recipe_hash, at, self._key, float(plan.release_seconds), _ignore, noting=noting,
             keeps_models=False,
         )  # fmt: skip
 
-    async def _noted(self, one: Carried, recipe: Recipe, index: int) -> None:
+    async def _note_round(self, one: Carried, recipe: Recipe, index: int) -> None:
         """Write a round that the log has taken to the audit log, once: it is sent again until the log shows it."""
         self._log.grew(index + 1)
         if one.noted == recipe.hash_text:
@@ -194,7 +193,7 @@ class Runs:
         self._tell(question_event(one.question.id, one.question.state, one.question.revision))
 
 
-def _untold(_waiting: object) -> AbstractContextManager[None]:
+def _ignore(_waiting: object) -> AbstractContextManager[None]:
     return nullcontext()
 
 

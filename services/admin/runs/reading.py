@@ -87,16 +87,16 @@ class RunReader:
 
     async def _newest(self, who: str, plan: Plan, shown: RunShown) -> bytes:
         """The newest model, found round by round, so that other people's work has its turn in between."""
-        from tacit.operations.learning.run import followed
+        from tacit.operations.learning.run import follow
 
         released = {row.recipe.hash: found for row, found in zip(shown.rows, shown.released, strict=True)}
 
         async def release_of(recipe: Recipe) -> Sequence[Mapping[str, Any]]:
-            found = released[recipe.hash]
-            return await self._releases.documents(found) if self._releases is not None and found else ()
+            releases = released[recipe.hash]
+            return await self._releases.documents(releases) if self._releases is not None and releases else ()
 
         recipes = [row.recipe for row in shown.rows]
-        run = await followed(plan, shown.series.series, recipes, release_of, partial(self._turns.do, who))
+        run = await follow(plan, shown.series.series, recipes, release_of, partial(self._turns.do, who))
         return run.model
 
 

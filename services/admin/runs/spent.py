@@ -35,8 +35,8 @@ class Spent:
             self._finding = asyncio.create_task(self._find(series, missing))
         if missing and self._finding is not None:
             await asyncio.wait({self._finding}, timeout=PATIENCE_SECONDS)
-        found = ((count, self._known.get((series.hash_text, count))) for count in rounds)
-        return {count: epsilon for count, epsilon in found if epsilon is not None}
+        epsilons = ((count, self._known.get((series.hash_text, count))) for count in rounds)
+        return {count: epsilon for count, epsilon in epsilons if epsilon is not None}
 
     async def close(self) -> None:
         """End what is computed in the background."""

@@ -20,7 +20,6 @@ class ConsentTx(Rows):
         return [Change(**row) for row in await self._all(sa.select(CHANGES).order_by(CHANGES.c.asked, CHANGES.c.id))]
 
     async def change(self, change_id: str) -> Change | None:
-        """The change with this id, if there is one."""
         row = await self._one(sa.select(CHANGES).where(CHANGES.c.id == change_id))
         return None if row is None else Change(**row)
 

@@ -20,8 +20,8 @@ class Rows:
         return row
 
     async def _all(self, query: sa.Select[Any]) -> Sequence[Mapping[str, Any]]:
-        found: Sequence[Mapping[str, Any]] = (await self._connection.execute(query)).mappings().all()
-        return found
+        rows: Sequence[Mapping[str, Any]] = (await self._connection.execute(query)).mappings().all()
+        return rows
 
     async def _run(self, statement: sa.Executable) -> int:
         result: Any = await self._connection.execute(statement)

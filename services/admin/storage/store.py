@@ -287,8 +287,8 @@ class AdminTx(QuestionsTx, PeopleTx, PasskeysTx, ConsentTx):
     async def done_to(self, target: str, whats: Sequence[str], limit: int) -> Sequence[AuditRow]:
         """The newest ``limit`` rows with acts of these kinds that were done to ``target``, in order."""
         done = _ROW.where(AUDIT.c.target == target, AUDIT.c.what.in_(whats), AUDIT.c.outcome == DONE)
-        found = await self._connection.execute(done.order_by(AUDIT.c.number.desc()).limit(limit))
-        return [_audit_row(row) for row in reversed(found.all())]
+        rows = await self._connection.execute(done.order_by(AUDIT.c.number.desc()).limit(limit))
+        return [_audit_row(row) for row in reversed(rows.all())]
 
 
 def _taken(table: sa.Table, values: Sequence[Any]) -> dict[str, Any]:

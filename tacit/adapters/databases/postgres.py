@@ -34,7 +34,7 @@ from tacit.adapters.databases.dialect import Dialect
 from tacit.adapters.databases.migrate import MARKER_TABLE
 from tacit.adapters.databases.postgres_connect import Server, connector, is_left
 from tacit.adapters.databases.postgres_dialect import PostgresDialect
-from tacit.adapters.databases.postgres_driver import fetch, reason, typed
+from tacit.adapters.databases.postgres_driver import fetch, reason, translate_errors
 from tacit.adapters.databases.postgres_sessions import Sessions, discard
 from tacit.adapters.databases.postgres_tls import protection_of
 from tacit.adapters.databases.watermark import Watermark
@@ -73,7 +73,7 @@ class PostgresReader(Database):
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
         """Open a read transaction: one consistent snapshot, beside any writer."""
-        with typed():
+        with translate_errors():
             async with self._sessions.begun(_BEGIN_READ, "ROLLBACK") as connection:
                 yield connection
 
@@ -127,8 +127,8 @@ class PostgresDatabase(PostgresReader):
         """
         with self.durability.noting():
             async with self._alone():
-                with typed():
-                    await self._own()
+                with translate_errors():
+                    await self._take_ownership()
                     async with self._sessions.begun(BEGIN_WRITE) as connection:
                         rows = await fetch(connection, _HOLDER)
                         self._check([row[0] for row in rows] == [self._holder_id])
@@ -138,7 +138,7 @@ class PostgresDatabase(PostgresReader):
         """Release the database and close every connection."""
         await self._release()
 
-    async def _own(self) -> None:
+    async def _take_ownership(self) -> None:
         """Take the database again if the connection that holds its lock is known to be lost."""
         self._check(not self._lost)
         if self._owner is not None and not self._owner.invalidated:
@@ -202,7 +202,7 @@ def for_a_person(url: URL) -> Iterator[None]:
     """Turn a ``Fatal`` at start, which is a matter of configuration, into one line that names the server without the
     password."""
     try:
-        with typed():
+        with translate_errors():
             yield
     except (Fatal, sa.exc.DBAPIError) as error:
         where = f"{url.host or url.query.get('host')}:{url.port or 5432}/{url.database or ''}"

@@ -15,7 +15,7 @@ from sqlalchemy.dialects.postgresql import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.databases.dialect import Dialect, NumberedTable, Rows, Value, text_of
-from tacit.adapters.databases.postgres_driver import constraints, driver_of, fetch, typed
+from tacit.adapters.databases.postgres_driver import constraints, driver_of, fetch, translate_errors
 from tacit.adapters.databases.postgres_slices import PostgresSlices
 from tacit.fast_paths import COPIED
 
@@ -34,7 +34,7 @@ class PostgresDialect(Dialect):
 
     def typed(self) -> AbstractContextManager[None]:
         """Classifies errors by the class of their SQLSTATE."""
-        return typed()
+        return translate_errors()
 
     def upsert(self, table: sa.Table) -> postgresql.Insert:
         """SQLAlchemy's INSERT for PostgreSQL."""

@@ -71,7 +71,7 @@ def cannot_write(error: BaseException | None) -> bool:
 
 
 @contextmanager
-def typed() -> Iterator[None]:
+def translate_errors() -> Iterator[None]:
     """Turn errors of the connection or the server, and of a plan from before a migration, into ``Unavailable``, and
     those of a statement into ``Fatal``, without its text; a violated constraint passes unchanged."""
     try:

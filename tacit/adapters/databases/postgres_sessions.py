@@ -37,7 +37,7 @@ class Sessions:
         try:
             await driver.execute(begin)
             yield connection
-            await _ended(driver, end)
+            await _on_end(driver, end)
         except BaseException as error:
             if cannot_write(error):
                 driver.server.leave()
@@ -94,7 +94,7 @@ class Sessions:
             await discard(connection)
 
 
-async def _ended(driver: Any, end: str) -> None:
+async def _on_end(driver: Any, end: str) -> None:
     if await driver.execute(end) != end:
         raise Fatal("the database has rolled the transaction back")
 

@@ -25,7 +25,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from tacit.adapters.databases.postgres import BEGIN_WRITE, MARKER, OWNER_LOCK, PostgresReader, for_a_person, make_engine
 from tacit.adapters.databases.postgres_connect import is_left
-from tacit.adapters.databases.postgres_driver import cannot_write, driver_of, fetch_alone, reason, typed
+from tacit.adapters.databases.postgres_driver import cannot_write, driver_of, fetch_alone, reason, translate_errors
 from tacit.adapters.databases.postgres_sessions import discard
 from tacit.adapters.databases.signals import Signals
 from tacit.adapters.databases.watermark import Watermark
@@ -111,7 +111,7 @@ class SharedPostgresDatabase(PostgresReader):
         """
         with self.durability.noting():
             async with self._alone():
-                with typed():
+                with translate_errors():
                     async with self._sessions.begun(_SHARED if shared else _ALONE) as connection:
                         yield connection
 
@@ -121,7 +121,7 @@ class SharedPostgresDatabase(PostgresReader):
         Raises ``IntegrityError`` and ``Fatal``."""
         places = ", ".join(f"${place}" for place in range(1, len(values) + 2))
         statement = f"SELECT {function}({places})"
-        with self.durability.noting(), typed():
+        with self.durability.noting(), translate_errors():
             async with self._direct_lock:
                 try:
                     return await fetch_alone(await self._direct_driver(), statement, WRITE_LOCK, *values)
@@ -152,7 +152,7 @@ class SharedPostgresDatabase(PostgresReader):
         does not answer."""
         if self.leading and not is_left(self._session_driver, for_long=True):
             return True
-        with typed():
+        with translate_errors():
             async with self._session_lock:
                 try:
                     session = await self._attached()
@@ -202,7 +202,7 @@ class SharedPostgresDatabase(PostgresReader):
 
     async def _send_all(self) -> None:
         """Send what waits, equal signals once. Without a connection it is lost, as signals may be."""
-        with suppress(TacitError, sa.exc.SQLAlchemyError, OSError), typed():  # a TimeoutError is an OSError
+        with suppress(TacitError, sa.exc.SQLAlchemyError, OSError), translate_errors():  # a TimeoutError is an OSError
             while self._unsent:
                 async with self._session_lock:
                     lines, self._unsent = list(self._unsent), {}

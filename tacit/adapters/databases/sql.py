@@ -32,7 +32,7 @@ async def open_database(
     Raises ``UsageError`` for another kind of URL, a server that cannot be used or a database that does not fit its
     mark, and ``Fatal`` when it is not a database of this service.
     """
-    parsed = _parsed(url)
+    parsed = _parse_url(url)
     if parsed.drivername == _SQLITE:
         return await SqliteDatabase.open_url(parsed, metadata, migrations, mark)
     if parsed.drivername != _POSTGRES:
@@ -48,7 +48,7 @@ async def open_database(
 def engine_of(url: str) -> AsyncEngine:
     """An engine for reading a database that another process migrated, with the same protection. Raises
     ``UsageError``."""
-    parsed = _parsed(url)
+    parsed = _parse_url(url)
     if parsed.drivername == _POSTGRES:
         from tacit.adapters.databases.postgres import make_engine
 
@@ -56,7 +56,7 @@ def engine_of(url: str) -> AsyncEngine:
     return create_async_engine(parsed, hide_parameters=True)
 
 
-def _parsed(url: str) -> URL:
+def _parse_url(url: str) -> URL:
     try:
         return make_url(url)
     except (sa.exc.ArgumentError, ValueError) as error:

@@ -154,7 +154,7 @@ class BriefFile:
 
         def run() -> T:
             self._advanced = None
-            with _typed():
+            with _translate_errors():
                 found = self._write(work)
             if self._mark is not None and self._advanced is not None:
                 self._mark.note(0, self._advanced)
@@ -167,7 +167,7 @@ class BriefFile:
         """Run ``work`` on one consistent snapshot, beside any writer. Raises as ``write`` does."""
 
         def run() -> T:
-            with _typed(), closing(self._connected()) as connection:
+            with _translate_errors(), closing(self._connect()) as connection:
                 return _transaction(connection, "BEGIN", work)
 
         return await _in_thread(run)
@@ -188,10 +188,10 @@ class BriefFile:
 
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         before = _version_of(self._path)
-        connection = self._kept(before) or self._connected()
+        connection = self._kept_connection(before) or self._connect()
         try:
             found = _transaction(connection, "BEGIN IMMEDIATE", work)
-            after = _version_of(self._path) if _emptied(connection) else None
+            after = _version_of(self._path) if _empty_log(connection) else None
         except BaseException:
             connection.close()
             raise
@@ -201,7 +201,7 @@ class BriefFile:
             _open_files.keep(self, connection, after)
         return found
 
-    def _kept(self, version: _Version | None) -> sqlite3.Connection | None:
+    def _kept_connection(self, version: _Version | None) -> sqlite3.Connection | None:
         """The connection of the last write, unless the file is no longer as it left it: it may read from its memory."""
         kept = _open_files.take(self)
         if kept is None:
@@ -211,7 +211,7 @@ class BriefFile:
         kept[0].close()
         return None
 
-    def _connected(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         # a statement that is kept for the next time keeps its values too, such as a report that is deleted by then
         connection = sqlite3.connect(
             self._uri, isolation_level=None, uri=True, check_same_thread=False, cached_statements=0
@@ -229,19 +229,23 @@ class _OpenFiles:
     takes its connection out meanwhile."""
 
     def __init__(self) -> None:
-        self._kept: dict[BriefFile, tuple[sqlite3.Connection, _Version]] = {}
+        self._kept_connection: dict[BriefFile, tuple[sqlite3.Connection, _Version]] = {}
         self._lock = threading.Lock()
 
     def take(self, file: BriefFile) -> tuple[sqlite3.Connection, _Version] | None:
         """The connection of ``file``, if there is one, no longer kept here."""
         with self._lock:
-            return self._kept.pop(file, None)
+            return self._kept_connection.pop(file, None)
 
     def keep(self, file: BriefFile, connection: sqlite3.Connection, version: _Version) -> None:
         """Keep a connection, and close the one that was not used for the longest time if there are too many."""
         with self._lock:
-            self._kept[file] = (connection, version)
-            spare = self._kept.pop(next(iter(self._kept))) if len(self._kept) > KEPT else None
+            self._kept_connection[file] = (connection, version)
+            spare = (
+                self._kept_connection.pop(next(iter(self._kept_connection)))
+                if len(self._kept_connection) > KEPT
+                else None
+            )
         if spare is not None:
             spare[0].close()
 
@@ -261,7 +265,7 @@ def _transaction(connection: sqlite3.Connection, begin: str, work: Callable[[sql
     return found
 
 
-def _emptied(connection: sqlite3.Connection) -> bool:
+def _empty_log(connection: sqlite3.Connection) -> bool:
     """Move the write-ahead log into the file, and empty it, without waiting for readers; False where one is in the way,
     or the disk fails: the commit is in the log, and the next to open the file moves it."""
     try:
@@ -283,7 +287,7 @@ def _version_of(path: Path) -> _Version | None:
 
 
 @contextmanager
-def _typed() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:

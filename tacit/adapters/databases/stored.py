@@ -38,7 +38,6 @@ class DatabaseStore:
         )
 
     async def close(self) -> None:
-        """Close the database if it is open."""
         opened, self._opened = self._opened, None
         if opened is not None:
             await opened.close()

@@ -109,16 +109,16 @@ class Watermark:
         """Compare the database with the mark, in a write transaction that runs alone. Raises ``DoubtfulError``, and
         ``UsageError`` for a file that cannot be read."""
         found: Any = await connection.exec_driver_sql(_READ)
-        for statement in self._compared(dict(map(tuple, found))):
+        for statement in self._compare(dict(map(tuple, found))):
             await connection.exec_driver_sql(statement)
 
     def check_file(self, connection: sqlite3.Connection) -> None:
         """``check`` on a database file's own connection; creates the table where it is missing."""
         connection.execute(CREATE)
-        for statement in self._compared(dict(connection.execute(_READ))):
+        for statement in self._compare(dict(connection.execute(_READ))):
             connection.execute(statement)
 
-    def _compared(self, rows: dict[int, int]) -> list[str]:
+    def _compare(self, rows: dict[int, int]) -> list[str]:
         """The statements that accept the database, whose rows are ``rows``, as it is; raises as ``check`` does."""
         kept, put = self._read(), dict[int, int]()
         objection, statements = _objection(kept, rows), []

@@ -94,7 +94,6 @@ class FileTree:
         self._durable.sync()
 
     def close(self) -> None:
-        """Close every file of the tree."""
         for one in (self._text, self._ends, *self._levels, self._durable):
             one.close()
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tacit.announcer import MAX_ANNOUNCEMENT, Announcement
 
 
-def checked_announcement(topic: str, payload: bytes) -> Announcement:
+def check_announcement(topic: str, payload: bytes) -> Announcement:
     """Make an announcement of a valid size; raises ``ValueError``."""
     if not topic or len(payload) > MAX_ANNOUNCEMENT:
         raise ValueError(f"an announcement needs a topic and at most {MAX_ANNOUNCEMENT} bytes")

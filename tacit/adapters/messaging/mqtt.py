@@ -16,8 +16,8 @@ import aiomqtt
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from tacit.adapters.messaging.memory import Latest, checked_announcement
-from tacit.adapters.messaging.outage import Outage, TellOutage, unreported
+from tacit.adapters.messaging.memory import Latest, check_announcement
+from tacit.adapters.messaging.outage import Outage, TellOutage, ignore_report
 from tacit.adapters.network.happy_eyeballs import open_socket
 from tacit.adapters.network.tls import LiveContext
 from tacit.adapters.waiting import first_of
@@ -46,7 +46,7 @@ class Broker:
 class MqttAnnouncer:
     """Announcements through one broker. Connects when opened, and reconnects whenever the broker is back."""
 
-    def __init__(self, broker: Broker, clock: Clock, entropy: Entropy, report: TellOutage = unreported) -> None:
+    def __init__(self, broker: Broker, clock: Clock, entropy: Entropy, report: TellOutage = ignore_report) -> None:
         self.outage = Outage(clock, entropy, report)
         self._broker = broker
         self._clock = clock
@@ -79,7 +79,7 @@ class MqttAnnouncer:
 
     def publish(self, topic: str, payload: bytes) -> None:
         """Send the payload as soon as there is a connection, and after every reconnection; retained by the broker."""
-        checked_announcement(topic, payload)
+        check_announcement(topic, payload)
         self._published[topic] = self._unsent[topic] = payload
         self._changed.set()
 
@@ -148,7 +148,7 @@ class MqttAnnouncer:
         while True:
             stopping = self._stopping.is_set()
             self._changed.clear()
-            for topic in self._wanted() - asked:
+            for topic in self._wanted_topics() - asked:
                 await client.subscribe(topic, qos=AT_LEAST_ONCE)
                 asked.add(topic)
             while self._unsent:
@@ -161,7 +161,7 @@ class MqttAnnouncer:
                 return
             await self._changed.wait()
 
-    def _wanted(self) -> set[str]:
+    def _wanted_topics(self) -> set[str]:
         return {topic for one in self._subscriptions if not one.closed for topic in one.topics}
 
     async def _listen(self, client: aiomqtt.Client) -> None:

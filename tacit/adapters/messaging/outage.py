@@ -14,14 +14,14 @@ TellOutage = Callable[[Exception | None], None]
 """Called when an outage begins (with the error) and when it is over (with None)."""
 
 
-def unreported(_error: Exception | None) -> None:
+def ignore_report(_error: Exception | None) -> None:
     """Ignore reports of outages; for adapters whose owner does not need them."""
 
 
 class Outage:
     """Whether the server answers. ``total`` counts every failure since the start of the process."""
 
-    def __init__(self, clock: Clock, entropy: Entropy, report: TellOutage = unreported) -> None:
+    def __init__(self, clock: Clock, entropy: Entropy, report: TellOutage = ignore_report) -> None:
         self.total = 0
         self._clock = clock
         self._entropy = entropy

@@ -44,7 +44,6 @@ class RedisSeen:
             raise UsageError("Redis may evict keys, which a replay window must keep; set maxmemory-policy noeviction")
 
     async def close(self) -> None:
-        """Close the connections to Redis."""
         await self._redis.aclose()
 
     async def add(self, entries: Sequence[tuple[bytes, int]]) -> list[bool]:
@@ -58,7 +57,7 @@ class RedisSeen:
             pipeline.set(self._prefix + key, b"", nx=True, ex=max(1, seconds))
         pipeline.time()
         with self._durability.noting():
-            async with self._typed():
+            async with self._translate_errors():
                 *answers, (seconds, microseconds) = await pipeline.execute()
         self.time = seconds + microseconds / 1e6
         return [answer is not None for answer in answers]
@@ -71,11 +70,11 @@ class RedisSeen:
     async def probe(self) -> None:
         """Write one key that expires at once. Raises ``Unavailable``."""
         with self._durability.noting():
-            async with self._typed():
+            async with self._translate_errors():
                 await self._redis.set(self._prefix + _PROBE, b"", ex=1)
 
     @asynccontextmanager
-    async def _typed(self) -> AsyncIterator[None]:
+    async def _translate_errors(self) -> AsyncIterator[None]:
         """Turn every error into ``Unavailable``. A server that takes no writes, because it has become a replica or is
         being replaced, never ends a connection by itself: all are ended here, so that the next ones go where the
         address leads by then."""

@@ -99,7 +99,7 @@ class ClientTls:
     def context(self) -> ssl.SSLContext:
         """A verifying TLS 1.2+ context. Raises ``UsageError`` for files that cannot be loaded."""
         context = ssl.create_default_context()
-        return _loaded(context, "client", self.ca, self.certificate, self.key)
+        return _load(context, "client", self.ca, self.certificate, self.key)
 
     def live(self) -> LiveContext:
         """The same, made again when the files change. Raises ``UsageError`` for files that cannot be loaded now."""
@@ -112,7 +112,7 @@ def private_context(ca: Path | None, certificate: Path | None = None, key: Path 
     """A verifying client context for a server that the operator runs: it trusts ``ca`` alone, or the system's
     authorities without ``ca``. Raises ``UsageError``."""
     context = ssl.create_default_context() if ca is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    return _loaded(context, "server's CA", ca, certificate, key)
+    return _load(context, "server's CA", ca, certificate, key)
 
 
 def listener_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
@@ -125,7 +125,7 @@ def listener_context(certificate: Path, key: Path, client_ca: Path | None) -> ss
             context.minimum_version = ssl.TLSVersion.TLSv1_3
             context.num_tickets = 0
             context.verify_mode = ssl.CERT_OPTIONAL
-        return _loaded(context, "listen", client_ca, certificate, key)
+        return _load(context, "listen", client_ca, certificate, key)
 
     front = make()
     live = LiveContext("TLS of the listener", (certificate, key, client_ca), make)
@@ -151,7 +151,7 @@ def tls_reason(error: BaseException | None) -> str | None:
     return None
 
 
-def _loaded(
+def _load(
     context: ssl.SSLContext, what: str, ca: Path | None, certificate: Path | None, key: Path | None
 ) -> ssl.SSLContext:
     context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)

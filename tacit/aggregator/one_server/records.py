@@ -22,11 +22,11 @@ class Aggregate:
         return Aggregate(self.report_count + other.report_count, numbers)
 
 
-def packed(numbers: tuple[int, ...]) -> bytes:
+def pack(numbers: tuple[int, ...]) -> bytes:
     """The stored form of ``numbers``."""
     return b"".join(number.to_bytes(NUMBER_SIZE, "big") for number in numbers)
 
 
-def unpacked(data: bytes) -> tuple[int, ...]:
-    """Decode the numbers that ``packed`` encoded."""
+def unpack(data: bytes) -> tuple[int, ...]:
+    """Decode the numbers that ``pack`` encoded."""
     return tuple(int.from_bytes(data[at : at + NUMBER_SIZE], "big") for at in range(0, len(data), NUMBER_SIZE))

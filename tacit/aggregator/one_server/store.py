@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from sqlalchemy import Table, delete, func, insert, select, update
 
-from tacit.aggregator.one_server.records import Aggregate, packed, unpacked
+from tacit.aggregator.one_server.records import Aggregate, pack, unpack
 from tacit.aggregator.records import Batch
 from tacit.aggregator.store import CommonTx
 from tacit.errors import Fatal
@@ -32,7 +32,7 @@ class OneServerTx(CommonTx):
         self.spends = True
         table = self.common.buckets
         key = {"task_id": task_id, "bucket": _BUCKET, "shard": self.shard}
-        values = {"count": counted.report_count, "agg_share": packed(counted.numbers), **_OF_DAP}
+        values = {"count": counted.report_count, "agg_share": pack(counted.numbers), **_OF_DAP}
         fresh = self.dialect.upsert(table).values(**key, **values).on_conflict_do_nothing()
         if (await self.connection.execute(fresh)).rowcount:
             return
@@ -41,15 +41,15 @@ class OneServerTx(CommonTx):
         before = (await self.connection.execute(select(*columns).where(where).with_for_update())).one()
         if not before.agg_share:
             raise Fatal("a recipe's sum is gone, and nothing can be added to it")
-        total = Aggregate(before[0], unpacked(before.agg_share)).plus(counted)
-        changed = {"count": total.report_count, "agg_share": packed(total.numbers)}
+        total = Aggregate(before[0], unpack(before.agg_share)).plus(counted)
+        changed = {"count": total.report_count, "agg_share": pack(total.numbers)}
         await self.connection.execute(update(table).where(where).values(**changed))
 
     async def running(self, task_id: bytes) -> Aggregate | None:
         """The running sum, or ``None`` if nothing was counted."""
         table = self.common.buckets
         query = select(table.c["count"], table.c.agg_share).where(table.c.task_id == task_id)
-        parts = [Aggregate(row[0], unpacked(row[1])) for row in await self.connection.execute(query)]
+        parts = [Aggregate(row[0], unpack(row[1])) for row in await self.connection.execute(query)]
         return reduce(Aggregate.plus, parts) if parts else None
 
     async def keep_records(self, task_id: bytes, first: bytes, records: bytes) -> None:

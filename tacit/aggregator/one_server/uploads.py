@@ -95,12 +95,12 @@ class Uploads:
         for upload in uploads:
             groups.setdefault(upload.party.task.task_id, {}).setdefault(upload.report.report_id, upload)
         answers = {task_id: await self._count(group) for task_id, group in groups.items()}
-        found: list[str | None] = []
+        refusals: list[str | None] = []
         for upload in uploads:
             task_id, report_id = upload.party.task.task_id, upload.report.report_id
             same = groups[task_id][report_id].digest == upload.digest
-            found.append(answers[task_id][report_id] if same else REPLAYED)
-        return found
+            refusals.append(answers[task_id][report_id] if same else REPLAYED)
+        return refusals
 
     async def _count(self, uploads: Mapping[bytes, Upload]) -> Answers:
         """Decide on the reports of one recipe, given by report id."""
@@ -114,9 +114,9 @@ class Uploads:
             return answers | {upload.report.report_id: closed for upload in fresh}
         reports = [upload.report for upload in fresh]
         opened = await asyncio.to_thread(open_reports, party, reports, self._crypto)
-        for upload, found in zip(fresh, opened, strict=True):
-            if isinstance(found, Counted):
-                seen = party.reading.shown(found.numbers, found.record)
+        for upload, contents in zip(fresh, opened, strict=True):
+            if isinstance(contents, Counted):
+                seen = party.reading.shown(contents.numbers, contents.record)
                 self._deps.saw(self._name, report_id=upload.report.report_id.hex(), **seen)
         return answers | await self._commit(party, fresh, opened)
 
@@ -132,19 +132,21 @@ class Uploads:
     ) -> Answers:
         """Decide the outcome of each report and record it, in one transaction."""
         task = party.task
-        pairs = {upload.report.report_id: (upload, found) for upload, found in zip(uploads, opened, strict=True)}
-        rows = [row for upload, found in pairs.values() if (row := _row(upload, found)) is not None]
+        pairs = {upload.report.report_id: (upload, contents) for upload, contents in zip(uploads, opened, strict=True)}
+        rows = [row for upload, contents in pairs.values() if (row := _row(upload, contents)) is not None]
         async with self._store.transaction() as tx:
             if not await tx.is_open(party, self._clock.now()) or await tx.is_closed(task.task_id):
                 return dict.fromkeys(pairs, OVER)
             taken = await tx.record(task.task_id, rows)
             known = await tx.known(task.task_id, sorted(taken)) if taken else {}
             new = {report_id: pair for report_id, pair in pairs.items() if report_id not in taken}
-            counted = {report_id: found for report_id, (_, found) in new.items() if isinstance(found, Counted)}
+            counted = {report_id: contents for report_id, (_, contents) in new.items() if isinstance(contents, Counted)}
             await _add(tx, task, counted)
-            causes = Counter(found.cause for _, found in new.values() if isinstance(found, Rejection))
+            causes = Counter(contents.cause for _, contents in new.values() if isinstance(contents, Rejection))
             await tx.count_rejections(task.task_id, causes + Counter({_SPENT: len(taken) - len(known)}))
-        answers: Answers = {one: None if isinstance(found, Counted) else INVALID for one, (_, found) in new.items()}
+        answers: Answers = {
+            one: None if isinstance(contents, Counted) else INVALID for one, (_, contents) in new.items()
+        }
         answers |= dict.fromkeys(taken, REPLAYED)
         return answers | {one: pairs[one][0].refused(outcome) for one, outcome in known.items()}
 
@@ -153,9 +155,9 @@ async def _add(tx: OneServerTx, task: OneServerTask, counted: Mapping[bytes, Cou
     """Add new reports, by their ids, to the recipe's sum, and keep their records, if it has any."""
     if not counted:
         return
-    numbers = [found.numbers for found in counted.values()]
+    numbers = [one.numbers for one in counted.values()]
     await tx.add(task.task_id, Aggregate(len(numbers), add_up(task.cells, numbers)))
-    records = b"".join(found.record for found in counted.values())
+    records = b"".join(one.record for one in counted.values())
     if records:
         await tx.keep_records(task.task_id, min(counted), records)
 

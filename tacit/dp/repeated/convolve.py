@@ -43,7 +43,7 @@ def epsilon_of(loss: Loss, rounds: int, delta: float) -> float:
     order = _best(lambda order: _chernoff(loss, rounds, order, left))
     least = _chernoff(loss, rounds, order, left)
     if least > 0:
-        least = min(least, _on_grid(loss, rounds, order, left))
+        least = min(least, _epsilon_on_grid(loss, rounds, order, left))
     return max(0.0, least) * (1 + _UP_RELATIVE) + _UP
 
 
@@ -71,10 +71,10 @@ def _best(bound: Callable[[float], float]) -> float:
     return math.exp(0.5 * (low + high))
 
 
-def _on_grid(loss: Loss, rounds: int, order: float, delta: float) -> float:
+def _epsilon_on_grid(loss: Loss, rounds: int, order: float, delta: float) -> float:
     """The epsilon at ``delta`` on a grid from below the tilted sum to where little is left; infinite where that is too
     much for delta."""
-    mean, variance = _tilted(loss, order)
+    mean, variance = _tilted_moments(loss, order)
     bottom = rounds * mean - _REACH * math.sqrt(rounds * variance)
     steeper = _best(lambda order: _above(loss, rounds, order, _BEYOND * delta))
     top = _above(loss, rounds, steeper, _BEYOND * delta)
@@ -89,11 +89,11 @@ def _on_grid(loss: Loss, rounds: int, order: float, delta: float) -> float:
     for value, mass in zip(spread.values, spread.masses, strict=True):
         grid[round(value / width) % POINTS] += mass * math.exp(order * value - shift)
     scale = rounds * shift
-    chances = folded(grid, rounds)
+    chances = fold(grid, rounds)
     return _root(chances, first, width, lambda value: min(_LARGEST, scale - order * value), delta - beyond)
 
 
-def _tilted(loss: Loss, order: float) -> tuple[float, float]:
+def _tilted_moments(loss: Loss, order: float) -> tuple[float, float]:
     """Mean and variance of one loss under the tilted distribution."""
     shift = loss.log_moment(order)
     weights = [mass * math.exp(order * value - shift) for value, mass in zip(loss.values, loss.masses, strict=True)]
@@ -134,7 +134,7 @@ def transform(values: list[complex]) -> list[complex]:
     return [*map(add, even, turned), *map(sub, even, turned)]
 
 
-def folded(masses: list[float], count: int) -> list[float]:
+def fold(masses: list[float], count: int) -> list[float]:
     """Upper bounds of the cyclic ``count``-fold convolution of non-negative masses whose sum is 1.
 
     No entry of a transform differs from the true one by more than ``rounding = 8 u log2(n)`` times the sum of sizes (W.

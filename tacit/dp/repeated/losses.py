@@ -52,14 +52,14 @@ class Loss:
     def split(self, width: float) -> Loss:
         """The same on multiples of ``width``: a mass between two goes to both such that P and Q keep theirs, the share
         ``(1 - e^-(l - k width)) / (1 - e^-width)`` upwards. The curve then joins points of the old one."""
-        found: dict[int, float] = {}
+        masses: dict[int, float] = {}
         for value, mass in zip(self.values, self.masses, strict=True):
             place = math.floor(value / width)
             up = min(1.0, math.expm1(place * width - value) / math.expm1(-width))
-            found[place] = found.get(place, 0.0) + (1 - up) * mass
-            found[place + 1] = found.get(place + 1, 0.0) + up * mass
-        places = sorted(place for place, mass in found.items() if mass > 0)
-        return Loss([place * width for place in places], [found[place] for place in places], self.infinite)
+            masses[place] = masses.get(place, 0.0) + (1 - up) * mass
+            masses[place + 1] = masses.get(place + 1, 0.0) + up * mass
+        places = sorted(place for place, mass in masses.items() if mass > 0)
+        return Loss([place * width for place in places], [masses[place] for place in places], self.infinite)
 
 
 def loss_of(forward: Curve, backward: Curve, negligible: float) -> Loss:
@@ -74,21 +74,21 @@ def loss_of(forward: Curve, backward: Curve, negligible: float) -> Loss:
     values = [-at for at, _ in reversed(below[1:])] + [at for at, _ in above]
     heights = [-math.expm1(-at) + math.exp(-at) * height for at, height in reversed(below[1:])]
     heights += [height for _, height in above]
-    return _joined(values, heights)
+    return _join_points(values, heights)
 
 
 def _dots(curve: Curve, size: float, negligible: float) -> list[tuple[float, float]]:
     """(epsilon, H) from 0 up to where H is negligible."""
     at, step = 0.0, max(size, 1e-12) / _FINEST
-    found = [(0.0, curve(0.0))]
-    while found[-1][1] > negligible and at < _HIGHEST:
+    dots = [(0.0, curve(0.0))]
+    while dots[-1][1] > negligible and at < _HIGHEST:
         step *= 1 if at < _REGULAR * size else _WIDENING
         at += step
-        found.append((at, min(curve(at), found[-1][1])))
-    return found
+        dots.append((at, min(curve(at), dots[-1][1])))
+    return dots
 
 
-def _joined(values: list[float], heights: list[float]) -> Loss:
+def _join_points(values: list[float], heights: list[float]) -> Loss:
     """The loss whose curve joins the dots; where they are not convex, it lies above them."""
     slope, masses = 0.0, [0.0] * len(values)
     for i in range(len(values) - 1, 0, -1):

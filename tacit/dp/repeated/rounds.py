@@ -41,7 +41,7 @@ def epsilon_repeated(forward: Curve, backward: Curve, rounds: int, delta: float)
 def epsilon_sampled_rounds(base: Curve, rate: float, rounds: int, delta: float) -> float:
     """An epsilon at ``delta`` of ``rounds`` rounds by replacement. In each a device is in the sample with chance
     ``rate`` at most, given the sample's size; 1: it is known that the device takes part. ``base`` as above."""
-    curve = sampled(base, rate)
+    curve = sample_curve(base, rate)
     return epsilon_repeated(curve, curve, rounds, delta)
 
 
@@ -56,7 +56,7 @@ def epsilon_visible_rounds(base: Curve, rate: float, n: int, rounds: int, delta:
     return seen if effective < _FEW else min(seen, epsilon_sampled_rounds(base, 1.0, rounds, delta))
 
 
-def sampled(base: Curve, rate: float) -> Curve:
+def sample_curve(base: Curve, rate: float) -> Curve:
     """The curve ``H(1 + r (e^epsilon - 1)) = r base(epsilon)``."""
     r = parameters.rate(rate)
     return base if r == 1 else lambda epsilon: r * base(math.log1p(math.expm1(epsilon) / r))
@@ -66,7 +66,7 @@ def sampled(base: Curve, rate: float) -> Curve:
 def epsilon_sampled_gaussian(sigma: float, rate: float, rounds: int, delta: float) -> float:
     """An epsilon at ``delta`` of ``rounds`` Poisson-sampled Gaussian rounds of contributions of norm up to 1, by
     add/remove, where nobody sees the sizes of the samples (SA2 paper, Example 5)."""
-    removed = sampled(lambda epsilon: delta_gaussian(epsilon, sigma), rate)
+    removed = sample_curve(lambda epsilon: delta_gaussian(epsilon, sigma), rate)
     if rate == 1:
         return epsilon_repeated(removed, removed, rounds, delta)
 

@@ -62,8 +62,8 @@ def epsilon_share_rounds(step: NoiseStep, n: int, rounds: int, delta: float, rat
 def _curve(step: NoiseStep, n: int, total: int, negligible: float) -> Curve | None:
     """The curve of one round of n devices; None where a step is too large for the noise."""
     if step.vector is not None:
-        found = vector_curve(total, step.vector, step.scale, negligible, n * step.excess)
-        return None if max(found.tau, found.gain) > _LARGEST_STEP else found
+        curve = vector_curve(total, step.vector, step.scale, negligible, n * step.excess)
+        return None if max(curve.tau, curve.gain) > _LARGEST_STEP else curve
     moved = step.scale * step.maximum
     if 2 * moved > _LARGEST_STEP * math.sqrt(total):
         return None
@@ -112,15 +112,15 @@ def share_for_rounds(
     for _ in range(_TRIES):
         # A first guess, or four times too little noise, may be beyond the most that there is, where less would do.
         share = _share_of(min(noise, most), step, n, _NEGLIGIBLE * delta / rounds)
-        found = epsilon_share_rounds(replace(step, scale=share.scale, flips=share.flips), n, rounds, delta, rate)
+        spent = epsilon_share_rounds(replace(step, scale=share.scale, flips=share.flips), n, rounds, delta, rate)
         made = share.flips / share.scale**2
-        if found <= epsilon and (best is None or made < best.flips / best.scale**2):
+        if spent <= epsilon and (best is None or made < best.flips / best.scale**2):
             best = share
-        enough = found <= epsilon
-        if (enough and found >= _CLOSE * epsilon) or (seen and seen[-1][0] == made) or (made >= most and not enough):
+        enough = spent <= epsilon
+        if (enough and spent >= _CLOSE * epsilon) or (seen and seen[-1][0] == made) or (made >= most and not enough):
             break
-        noise = 4 * made if math.isinf(found) else made * (found / aimed) ** _power(seen, made, found)
-        seen = [] if math.isinf(found) else [(made, found)]
+        noise = 4 * made if math.isinf(spent) else made * (spent / aimed) ** _power(seen, made, spent)
+        seen = [] if math.isinf(spent) else [(made, spent)]
     if best is None:
         raise ValueError("no share of bounded size keeps this total of epsilon and delta; more devices must contribute")
     return best

@@ -10,7 +10,7 @@ UNUSED: Final = "(unused"
 """How the label of a category without a candidate begins."""
 
 
-def unused(place: int) -> str:
+def unused_label(place: int) -> str:
     """The label of a round's category at ``place`` (from 1 on), for which there is no candidate."""
     return f"{UNUSED} {place})"
 

@@ -13,5 +13,4 @@ ESTIMATORS: ByName[type[Estimator[Any]]] = ByName(PLACES)
 
 
 def estimator_of(method: Method) -> Estimator[Any]:
-    """The estimator for reports of this method."""
     return ESTIMATORS[method.NAME](method)

@@ -132,7 +132,6 @@ class FlippedEstimator(ShuffledEstimator):
 
 
 def shuffled_estimator_of(method: ShuffledCounts) -> ShuffledEstimator:
-    """The estimator for reports of a method of shuffled counts."""
     estimator = estimator_of(method)
     if not isinstance(estimator, ShuffledEstimator):
         raise TypeError(f"the estimator of {method.NAME} is none of shuffled counts")

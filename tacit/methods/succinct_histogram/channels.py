@@ -193,7 +193,7 @@ def component(word: int, length: int) -> SignReport:
     return SignReport((word >> 1) * length >> 63, 1 - 2 * (word & 1))
 
 
-def decoded(histogram: SuccinctHistogram, publics: Sequence[bytes]) -> set[int]:
+def decode_channels(histogram: SuccinctHistogram, publics: Sequence[bytes]) -> set[int]:
     """The items that any of all channels gives, from the public bytes of the reports that were accepted: for n reports
     ``T n^2.5`` steps, as in the paper."""
     length, found = histogram.unique.randomizer.length, set()

@@ -111,7 +111,7 @@ def _euclid(zero: _Polynomial, interpolated: _Polynomial, twice: int) -> _Polyno
 
 
 def _sum(left: _Polynomial, right: _Polynomial) -> _Polynomial:
-    return _trimmed([one ^ other for one, other in zip_longest(left, right, fillvalue=0)])
+    return _trim([one ^ other for one, other in zip_longest(left, right, fillvalue=0)])
 
 
 def _times(left: _Polynomial, right: _Polynomial) -> _Polynomial:
@@ -119,7 +119,7 @@ def _times(left: _Polynomial, right: _Polynomial) -> _Polynomial:
     for at, one in enumerate(left):
         for shift, other in enumerate(right):
             found[at + shift] ^= multiply(one, other)
-    return _trimmed(found)
+    return _trim(found)
 
 
 def _divide(dividend: _Polynomial, divisor: _Polynomial) -> tuple[_Polynomial, _Polynomial]:
@@ -130,10 +130,10 @@ def _divide(dividend: _Polynomial, divisor: _Polynomial) -> tuple[_Polynomial, _
         quotient[shift] = multiply(rest[shift + len(divisor) - 1], leading)
         for at, coefficient in enumerate(divisor):
             rest[shift + at] ^= multiply(quotient[shift], coefficient)
-    return _trimmed(quotient), _trimmed(rest)
+    return _trim(quotient), _trim(rest)
 
 
-def _trimmed(polynomial: _Polynomial) -> _Polynomial:
+def _trim(polynomial: _Polynomial) -> _Polynomial:
     while polynomial and not polynomial[-1]:
         polynomial.pop()
     return polynomial

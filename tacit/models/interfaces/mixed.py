@@ -50,7 +50,7 @@ class MixedChannel(Channel):
         return Submission(self.url, media_types.ONE_SERVER_REPORT, report.encode())
 
 
-def mixed(recipe: Recipe, task: Task, channel: Channel) -> Channel:
+def mix_channel(recipe: Recipe, task: Task, channel: Channel) -> Channel:
     """``channel``, which makes reports of ``task``, behind the recipe's shuffler where it names one. Raises as
     ``mixing_task``."""
     if not form_of(recipe.model).is_mixed(recipe.parties):

@@ -42,7 +42,6 @@ class OneServerSource:
 
     @property
     def aggregate_url(self) -> str:
-        """The URL of the released aggregate."""
         return self.task.url("aggregate")
 
     def request(self, interval: Interval | None) -> bytes:

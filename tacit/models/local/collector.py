@@ -28,10 +28,10 @@ class LocalCollector(AnalyzerCollector):
     def result(self, recipe: Recipe, aggregate: AggregateResult) -> Result:
         """An answer for each label, or the most frequent items of a large domain."""
         engine = engine_of(randomizer_of(recipe))
-        return super().result(recipe, aggregate) if engine is None else ranked(recipe, engine, aggregate)
+        return super().result(recipe, aggregate) if engine is None else rank(recipe, engine, aggregate)
 
 
-def ranked(recipe: Recipe, engine: Engine[Any], aggregate: AggregateResult) -> Ranked:
+def rank(recipe: Recipe, engine: Engine[Any], aggregate: AggregateResult) -> Ranked:
     """The items whose estimate passes the threshold. Raises refusal ``collection-values`` for a search that cannot come
     from the recipe's reports."""
     encoder = encoder_of(recipe.question)

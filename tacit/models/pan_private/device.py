@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from tacit.errors import Refusal
 from tacit.messages import Role
 from tacit.models.interfaces.device import Channel
-from tacit.models.interfaces.mixed import mixed
+from tacit.models.interfaces.mixed import mix_channel
 from tacit.models.interfaces.watched import asks_whether, made_once, public_key
 from tacit.models.pan_private.form import PanPrivate, state_aggregators
 from tacit.models.secure_aggregation.device import DapChannel, SecureAggregationDevice
@@ -63,13 +63,13 @@ class PanPrivateDevice(SecureAggregationDevice):
         task = task_of(recipe, slot_key)
         if task.state_key(Role.LEADER) is None:
             raise Refusal("model-unsupported", "the recipe's aggregators have no state keys")
-        return mixed(recipe, task, PanPrivateChannel(task))
+        return mix_channel(recipe, task, PanPrivateChannel(task))
 
     def stored(self, recipe: Recipe) -> TwoServers:
         """Cells that are shared between leader and helper, and encrypted to both."""
-        return made_once(recipe, lambda: self._made(recipe))
+        return made_once(recipe, lambda: self._make(recipe))
 
-    def _made(self, recipe: Recipe) -> TwoServers:
+    def _make(self, recipe: Recipe) -> TwoServers:
         leader, helper = (public_key(party.state_key) for party in state_aggregators(recipe.parties))
         sharing = StateSharing(leader, helper, recipe.dap.vdaf_context(task_id(recipe)))
         if asks_whether(recipe):
@@ -77,6 +77,5 @@ class PanPrivateDevice(SecureAggregationDevice):
         return TwoServers(SharedOccurrences(sharing, most_of(recipe)))
 
     def randomised(self, recipe: Recipe, state: bytes, entropy: Entropy) -> Sequence[SharedCell]:
-        """The shares of randomised cells."""
         stored, epsilon0 = self.stored(recipe), Decimal(members_of(recipe.randomizer)["epsilon0"])
         return stored.machine.answer(stored.cells(state), epsilon0, entropy)

@@ -46,9 +46,9 @@ class PanPrivateSingleDevice(AnalyzerDevice):
 
     def stored(self, recipe: Recipe) -> OneServer:
         """Counters that are encrypted to the analyzer."""
-        return made_once(recipe, lambda: self._made(recipe))
+        return made_once(recipe, lambda: self._make(recipe))
 
-    def _made(self, recipe: Recipe) -> OneServer:
+    def _make(self, recipe: Recipe) -> OneServer:
         key = public_key(state_key_of(analyzer_of(recipe.parties)))
         return OneServer(NonZero(key) if asks_whether(recipe) else Occurrences(key, most_of(recipe)))
 

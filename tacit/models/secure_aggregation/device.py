@@ -14,7 +14,7 @@ from tacit.messages import REPORT_ID_SIZE, ReportMetadata, Role, UploadRequest
 from tacit.messages.version_codec import decode_upload_errors
 from tacit.models.forms import form_of
 from tacit.models.interfaces.device import Channel, DeviceSide, Fate, Submission, Verdict
-from tacit.models.interfaces.mixed import MixedDevice, mixed
+from tacit.models.interfaces.mixed import MixedDevice, mix_channel
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.ports import Entropy
 from tacit.problem import party_of, problem_type
@@ -74,7 +74,7 @@ class SecureAggregationDevice(DeviceSide):
         """The upload resource of the recipe's task, or of the shuffler that the recipe names. Raises the refusals of
         ``task_of`` and ``mixing_task``."""
         task = task_of(recipe, slot_key)
-        return mixed(recipe, task, DapChannel(task))
+        return mix_channel(recipe, task, DapChannel(task))
 
     def sends_as(self, recipe: Recipe) -> DeviceSide:
         """``MixedDevice`` for a recipe that names a shuffler, and ``Dap19Device`` for one whose task is DAP-19."""

@@ -19,7 +19,7 @@ from tacit.recipe.model import TokenSlot
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import MAX_PER_EPOCH, Series
 from tacit.rules import series_table, table
-from tacit.time_format import moment
+from tacit.time_format import format_second
 
 EPOCHS_AHEAD: Final = 8
 """A run whose start is open begins so many epochs later than it could, at most."""
@@ -41,7 +41,7 @@ def placed_run(
     that is over, for rounds that do not fit into the epochs, and where no slots are free; and as ``planned_series``."""
     issuer = parties.issuer.name
     if start is not None and not pace.reaches(plan.interval(start, 0), epochs.seconds, now):
-        earliest = moment(math.ceil(now + pace.lead_seconds(epochs.seconds)))
+        earliest = format_second(math.ceil(now + pace.lead_seconds(epochs.seconds)))
         raise UsageError(f"--start {start} is too soon: devices decide in the first quarter of a round, and see it "
                          f"from about {earliest} on")  # fmt: skip
     first = next_epoch(live, issuer, epochs.seconds, now, pace)
@@ -54,7 +54,7 @@ def placed_run(
             return planned_series(plan, parties, begin, token, per_epoch)
     raise UsageError(
         f"no {per_epoch} of the {epochs.slots} token slots of an epoch are free for all {plan.rounds} rounds from "
-        f"{moment(begins[-1])} on; wait until other recipes and series are over, or give a later --start"
+        f"{format_second(begins[-1])} on; wait until other recipes and series are over, or give a later --start"
     )
 
 
@@ -70,7 +70,9 @@ def rounds_per_epoch(plan: Plan, start: int, epochs: Epochs) -> int:
             f"{epochs.seconds} s: change the plan, or make a stack with tacit up --epoch-seconds {plan.period}"
         )
     elif late > plan.release_seconds:
-        raise UsageError(f"--start must be in the first {plan.release_seconds} s of an epoch: {moment(start - late)}")
+        raise UsageError(
+            f"--start must be in the first {plan.release_seconds} s of an epoch: {format_second(start - late)}"
+        )
     else:
         found = epochs.seconds // plan.period
     if found > min(epochs.slots, MAX_PER_EPOCH):

@@ -35,7 +35,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.quantity import exact
 from tacit.recipe.series import Series, SeriesClaim
 from tacit.recipe.training import RoundModel, read_round_model
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 _PLANS: Final = 16
 """Of so many plans the claims are kept, each of which takes a second or two to find."""
@@ -85,7 +85,7 @@ class _State:
 
     def after(self, plan: Plan, mean: NDArray[np.float64], model: str) -> _State:
         """The state after a release whose ``mean`` vector was found with the file named ``model``; this one stays."""
-        optimiser, (update, clip) = copy.deepcopy(self.optimiser), learned(plan, mean, self.clip, model)
+        optimiser, (update, clip) = copy.deepcopy(self.optimiser), learn(plan, mean, self.clip, model)
         with np.errstate(over="ignore", invalid="ignore"):
             parameters = optimiser.step(self.parameters, update)
         if not np.isfinite(parameters).all():
@@ -155,7 +155,7 @@ def next_round(plan: Plan, series: Series, run: Run, now: float, *, is_passed_ov
         if now < asked_until(interval):
             stated = RoundModel(bytes=len(run.model), clip=run.clip, model=model_file.name_of(run.model))
             return NextRound(run.model, series.round(index, interval, stated.text()))
-    until = when(asked_until(plan.interval(series.interval.start, series.rounds - 1)))
+    until = format_utc(asked_until(plan.interval(series.interval.start, series.rounds - 1)))
     raise UsageError(f"the last round of {series.name} was to be published before {until}; to begin a new series, "
                      "give the plan another name")  # fmt: skip
 
@@ -185,7 +185,7 @@ def _require_of_plan(plan: Plan, series: Series) -> None:
         "delta": (plan.delta, Decimal(series.claim.delta)),
     }
     differing = [name for name, (own, other) in stated.items() if own != other]
-    if not differing and _claimed(plan) != series.claim:
+    if not differing and _claim_of(plan) != series.claim:
         differing = ["epsilon"]
     if differing or series.donation is not None:
         what = ", ".join(differing) or "donation"
@@ -193,7 +193,7 @@ def _require_of_plan(plan: Plan, series: Series) -> None:
 
 
 @lru_cache(_PLANS)
-def _claimed(plan: Plan) -> SeriesClaim:
+def _claim_of(plan: Plan) -> SeriesClaim:
     """What the series of the plan claims, wherever it is placed."""
     return unplaced_series(plan).claim
 
@@ -221,7 +221,7 @@ def _begun(plan: Plan, recipe: Recipe, states: Sequence[_State]) -> tuple[_State
     raise UsageError(f"{recipe.name} trains another model than follows from the plan and the releases before it")
 
 
-def learned(plan: Plan, mean: NDArray[np.float64], clip: Clip, model: str) -> tuple[NDArray[np.float64], Clip]:
+def learn(plan: Plan, mean: NDArray[np.float64], clip: Clip, model: str) -> tuple[NDArray[np.float64], Clip]:
     """The mean update, and the next round's clip, from the ``mean`` of the vectors that devices sent in the round with
     this clip and the model file of this name."""
     training = plan.training

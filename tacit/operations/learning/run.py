@@ -20,15 +20,15 @@ from tacit.learning.plan import Plan
 from tacit.logview.live import LiveLog, LiveRecipe, LiveSeries
 from tacit.operations.learning.rounds import Before, NextRound, Run, Trained, next_round, run_of
 from tacit.operations.publishing import send_leaf, send_model, signed_leaf
-from tacit.operations.results import PASSING, CollectorAccess, released
-from tacit.operations.series_rounds import Asked, awaited, publish_round, published_rounds, series_called
+from tacit.operations.results import PASSING, CollectorAccess, read_results
+from tacit.operations.series_rounds import Asked, await_releases, publish_round, published_rounds, series_called
 from tacit.ports import Clock, Transport, TransportError
 from tacit.recipe.asking import asked_until
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.recipe.training import read_round_model
 from tacit.signing import Signer
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 LOOK_SECONDS: Final = 1.0
 """The shortest pause between two reads of the log."""
@@ -228,10 +228,12 @@ class LearningRun:
         interval = recipe.interval
         begun = self._awaited_from.setdefault(recipe.hash_text, max(at.clock.now(), float(interval.end)))
         wait = min(self.wait, max(0.0, begun + self.wait - at.clock.now()))
-        words = f"{recipe.name}: reports come until {when(interval.end)}, then its release"
+        words = f"{recipe.name}: reports come until {format_utc(interval.end)}, then its release"
         try:
             with self.telling(Waiting(words, interval.start, interval.end, begun + self.wait)):
-                return "" if await awaited(at.transport, at.collector, recipe, at.clock, wait) else "not released"
+                return (
+                    "" if await await_releases(at.transport, at.collector, recipe, at.clock, wait) else "not released"
+                )
         except Refusal as refusal:
             return f"{refusal.rule}: {refusal.detail}"
         except Abort as problem:
@@ -289,14 +291,14 @@ async def read_standing(
     rounds, asked = published_rounds(log, series.series), []
     if before is not None:
         recipes = [one.recipe for one in rounds]
-        run = await followed(
-            plan, series.series, recipes, lambda recipe: released(at.transport, at.collector, recipe.hash_text),
+        run = await follow(
+            plan, series.series, recipes, lambda recipe: read_results(at.transport, at.collector, recipe.hash_text),
             asyncio.to_thread, initial, before,
         )  # fmt: skip
         return Standing(series, tuple(rounds), run)
     for live in rounds:
         own = live.recipe.hash_text
-        found = known.get(own) or await released(at.transport, at.collector, own)
+        found = known.get(own) or await read_results(at.transport, at.collector, own)
         if found and live is not rounds[-1]:
             known[own] = found
         asked.append((live.recipe, found))
@@ -304,7 +306,7 @@ async def read_standing(
     return Standing(series, tuple(rounds), run)
 
 
-async def followed(
+async def follow(
     plan: Plan,
     series: Series,
     recipes: Sequence[Recipe],

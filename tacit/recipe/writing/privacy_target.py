@@ -73,16 +73,16 @@ class PrivacyTarget:
         Dummies do not count as reports (P20). Raises ``UsageError``."""
         method = self.method
         if method.IS_SHUFFLED:
-            return self._tuned(self.epsilon, batch_size, float(self.delta), batch_size)
+            return self._tune(self.epsilon, batch_size, float(self.delta), batch_size)
         if not issubclass(method, LocalMethod):
             honest, kept = self._reports(plan, batch_size, max(1, batch_size // 2))
-            return self._tuned(self.epsilon, honest, kept, batch_size)
+            return self._tune(self.epsilon, honest, kept, batch_size)
         reports, kept = self._reports(plan, batch_size, batch_size)
         try:
             largest = method.largest_epsilon0(reports, kept, float(self.epsilon), float(self.max_epsilon0))
         except ValueError as error:
             raise _of_member(error) or UsageError(f"no local epsilon fits B = {batch_size}: {error}") from error
-        return self._tuned(min(Decimal(repr(largest)), self.max_epsilon0), reports, kept, batch_size)
+        return self._tune(min(Decimal(repr(largest)), self.max_epsilon0), reports, kept, batch_size)
 
     def _never_rejecting(self, made: Method) -> Method:
         spec = made.members()
@@ -102,7 +102,7 @@ class PrivacyTarget:
             words += f" and delta {self.delta:f}; count fewer, or allow more epsilon"
             raise _of_member(error) or UsageError(str(error) if local else words) from error
 
-    def _tuned(self, epsilon: Decimal, reports: int, delta: float, batch_size: int) -> Method:
+    def _tune(self, epsilon: Decimal, reports: int, delta: float, batch_size: int) -> Method:
         """The method with as little noise as ``epsilon`` allows."""
         shape = self.shape
         try:
@@ -137,7 +137,7 @@ class PrivacyTarget:
 
         def make(value: float) -> Members:
             epsilon = rounded_epsilon0(value) if local else Decimal(repr(value))
-            return self.members_with(form, self._tuned(epsilon, reports, kept, size))
+            return self.members_with(form, self._tune(epsilon, reports, kept, size))
 
         def holds(value: float) -> bool:
             try:
@@ -145,7 +145,7 @@ class PrivacyTarget:
             except UsageError:
                 return not local
             try:
-                return self._kept(claimed({**body, **members}), half)
+                return self._is_kept(claimed({**body, **members}), half)
             except (UsageError, Refusal):
                 return False
 
@@ -158,7 +158,7 @@ class PrivacyTarget:
             )
         return make(found)
 
-    def _kept(self, recipe: Recipe, half: int) -> bool:
+    def _is_kept(self, recipe: Recipe, half: int) -> bool:
         epsilon, most = float(self.epsilon), float(self.max_epsilon0)
         form = form_of(recipe.model)
         at_half = claim_of(recipe, half)[form.charged]

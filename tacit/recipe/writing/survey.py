@@ -44,7 +44,7 @@ from tacit.recipe.encoder_specs import (
 from tacit.recipe.fields import parse_fields, parse_file, wrong
 from tacit.recipe.member_types import EVENT_PATTERN, AttributeName, AttributeValue, Label, Natural, Positive, Text
 from tacit.recipe.model import Question
-from tacit.validation_words import shown
+from tacit.validation_words import quote_value
 from tacit.version import DAP_18
 
 AUTO: Final = "auto"
@@ -72,7 +72,7 @@ def _amount(value: Any) -> Decimal:
     is_text = isinstance(value, str) and re.fullmatch(_DECIMAL, value)
     is_number = isinstance(value, Decimal | int) and not isinstance(value, bool)
     if not (is_text or is_number) or not 0 < (number := Decimal(value)) < Decimal("Infinity"):
-        raise ValueError(f"takes a number above 0 such as 1 or '0.5', not {shown(repr(value))[:20]}")
+        raise ValueError(f"takes a number above 0 such as 1 or '0.5', not {quote_value(repr(value))[:20]}")
     if number.adjusted() >= _DIGITS or number != round(number, _PLACES):
         raise ValueError(f"takes at most {_DIGITS} digits before the point and {_PLACES} after it")
     return number
@@ -297,7 +297,9 @@ class Survey(Part):
     def _check_method(self) -> None:
         fitting = self.methods
         if self.randomizer is not None and self.randomizer not in METHODS:
-            raise wrong("randomizer", f"{shown(self.randomizer)!r} is not known; choose one of {', '.join(METHODS)}")
+            raise wrong(
+                "randomizer", f"{quote_value(self.randomizer)!r} is not known; choose one of {', '.join(METHODS)}"
+            )
         if not any(map(self.wants, fitting)):
             if not fitting:
                 models = [name for name, form in FORMS.items() if any(map(form.answers_by, methods_of(self.kind)))]
@@ -365,9 +367,9 @@ class Survey(Part):
         """The recipe's member ``question``. Raises FieldError where part of it is missing."""
         if isinstance(self.encoder, Cells):
             raise FieldError("encoder", "needs the names of its answers: `buckets`, `categories` or `boolean`")
-        return self._asked(self.given("metric"))
+        return self._question(self.given("metric"))
 
-    def _asked(self, metric: str) -> Question:
+    def _question(self, metric: str) -> Question:
         encoder = self.given("encoder")
         watched = isinstance(encoder, Watched)
         text = self.text or (f"How often did {metric} happen?" if watched else f"What is {metric}?")[:500]
@@ -398,8 +400,8 @@ class Survey(Part):
         if isinstance(self.encoder, Cells):
             return Shape(self.kind, self.encoder.cells)
         if isinstance(self.encoder, Watched):
-            return shape_of(self.having(encoder=self.encoder.from_now(0))._asked("event"))
-        return shape_of(self._asked(self.metric or "metric"))
+            return shape_of(self.having(encoder=self.encoder.from_now(0))._question("event"))
+        return shape_of(self._question(self.metric or "metric"))
 
 
 def read_survey(data: bytes, name: str) -> Survey:

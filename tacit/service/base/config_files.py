@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, Val
 
 from tacit.adapters.disk.files import read_bounded
 from tacit.errors import UsageError
-from tacit.validation_words import reason_of, shown
+from tacit.validation_words import quote_value, reason_of
 
 LARGEST = (1 << 63) - 1
 MOST_OF_NAME, MOST_OF_PATH = 255, 2048
@@ -70,7 +70,7 @@ def parse_config(data: object, model: type[Config], *, base: Path | None = None,
         return model.model_validate(data, context={_BASE: base})
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
-        field = ".".join(shown(str(part)) for part in first["loc"]) or "file"
+        field = ".".join(quote_value(str(part)) for part in first["loc"]) or "file"
         raise UsageError(f"{where}: {field}: {reason_of(first)}") from error
 
 
@@ -83,12 +83,12 @@ def _parse(path: Path, text: str) -> Any:
 
 
 def _once_each(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(members)
-    if len(found) < len(members):
+    document = dict(members)
+    if len(document) < len(members):
         names = [name for name, _ in members]
         twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{shown(twice)} appears twice")
-    return found
+        raise ValueError(f"{quote_value(twice)} appears twice")
+    return document
 
 
 def _require_storable(value: Any) -> None:

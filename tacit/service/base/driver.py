@@ -49,7 +49,7 @@ class Driver(Protocol):
         ...
 
 
-def _untold(_error: Exception | None, _failures: int) -> None:
+def _ignore(_error: Exception | None, _failures: int) -> None:
     """Ignore the outcome; for drivers whose owner does not need it."""
 
 
@@ -60,7 +60,7 @@ async def run_driver(
     idle_seconds: float,
     wake: asyncio.Event,
     stop: asyncio.Event | None = None,
-    told: Callable[[Exception | None, int], None] = _untold,
+    told: Callable[[Exception | None, int], None] = _ignore,
     again: asyncio.Event | None = None,
 ) -> None:
     """Run ``driver`` until ``stop`` is set (between two steps) or the task is cancelled.

@@ -59,7 +59,7 @@ class HsmKey:
     def __init__(self, place: Pkcs11Key) -> None:
         self._place = place
         self._refused = b""
-        with self._opened() as session:
+        with self._open_session() as session:
             self._private(session)
             self._public = self._point(session)
 
@@ -77,18 +77,18 @@ class HsmKey:
         import pkcs11
 
         try:
-            with self._opened() as session:
-                found = bytes(self._private(session).sign(label + data, mechanism=pkcs11.Mechanism.EDDSA))
+            with self._open_session() as session:
+                signature = bytes(self._private(session).sign(label + data, mechanism=pkcs11.Mechanism.EDDSA))
         except UsageError as error:
             raise TransportError(str(error)) from error
         try:
-            verify(self._public, found, data, label=label)
+            verify(self._public, signature, data, label=label)
         except CryptoError as error:
             raise TransportError(f"{self._where()} signs with a key that does not match its public half") from error
-        return found
+        return signature
 
     @contextmanager
-    def _opened(self) -> Iterator[pkcs11.Session]:
+    def _open_session(self) -> Iterator[pkcs11.Session]:
         """A session of the token's user; one at a time, since a process logs in to a token as a whole."""
         require_extra("a key in a PKCS#11 token", EXTRA, "pkcs11")
         import pkcs11
@@ -113,16 +113,16 @@ class HsmKey:
     def _private(self, session: pkcs11.Session) -> Any:
         import pkcs11
 
-        found = _only(session, self._place, pkcs11.ObjectClass.PRIVATE_KEY)
-        _require_ed25519(found, self._where())
-        return found
+        key = _only(session, self._place, pkcs11.ObjectClass.PRIVATE_KEY)
+        _require_ed25519(key, self._where())
+        return key
 
     def _point(self, session: pkcs11.Session) -> bytes:
         import pkcs11
 
-        found = _only(session, self._place, pkcs11.ObjectClass.PUBLIC_KEY)
-        _require_ed25519(found, self._where())
-        point = bytes(found[pkcs11.Attribute.EC_POINT])
+        key = _only(session, self._place, pkcs11.ObjectClass.PUBLIC_KEY)
+        _require_ed25519(key, self._where())
+        point = bytes(key[pkcs11.Attribute.EC_POINT])
         try:
             return checked_public_key(point[2:] if point[:2] == _OCTETS and len(point) > KEY_SIZE else point)
         except DecodeError as error:
@@ -173,12 +173,12 @@ def token_of(place: Pkcs11Key) -> pkcs11.Token:
 def read_pin(place: Pkcs11Key) -> str:
     """The PIN. Raises ``UsageError``."""
     try:
-        found = read_secret(place.pin_file).decode().strip()
+        pin = read_secret(place.pin_file).decode().strip()
     except UnicodeDecodeError:
-        found = ""
-    if not found:
+        pin = ""
+    if not pin:
         raise UsageError(f"{place.pin_file}: must hold the token's PIN")
-    return found
+    return pin
 
 
 def words_of_error(place: Pkcs11Key, error: Exception) -> str:
@@ -195,12 +195,12 @@ def _only(session: pkcs11.Session, place: Pkcs11Key, kind: Any) -> Any:
     """The only object of a class with the key's label."""
     import pkcs11
 
-    found = list(session.get_objects({pkcs11.Attribute.CLASS: kind, pkcs11.Attribute.LABEL: place.key}))
+    objects = list(session.get_objects({pkcs11.Attribute.CLASS: kind, pkcs11.Attribute.LABEL: place.key}))
     half = "private" if kind == pkcs11.ObjectClass.PRIVATE_KEY else "public"
-    if len(found) != 1:
-        count = "no" if not found else f"{len(found)}"
+    if len(objects) != 1:
+        count = "no" if not objects else f"{len(objects)}"
         raise UsageError(f"token {place.token}: {count} {half} keys have the label {place.key}; exactly one must")
-    return found[0]
+    return objects[0]
 
 
 def _require_ed25519(key: Any, where: str) -> None:

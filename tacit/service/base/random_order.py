@@ -10,7 +10,7 @@ from tacit.ports import Entropy
 Item = TypeVar("Item")
 
 
-def shuffled(items: Sequence[Item], entropy: Entropy) -> list[Item]:
+def shuffle(items: Sequence[Item], entropy: Entropy) -> list[Item]:
     """``items`` in a uniformly random order: sorted by 16 random bytes each."""
     drawn = entropy(16 * len(items))
     keys = [drawn[at : at + 16] for at in range(0, len(drawn), 16)]

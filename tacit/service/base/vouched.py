@@ -17,7 +17,7 @@ import math
 from collections.abc import Mapping
 
 from tacit.ports import Clock, HttpResponse, SteadyClock, Transport, TransportError
-from tacit.time_format import calendar, read_date_field
+from tacit.time_format import format_time, read_date_field
 
 BOUND_SECONDS = 600.0
 """Most seconds by which a clock may differ from what others say; beyond, a service does nothing that cannot be undone.
@@ -75,10 +75,10 @@ class VouchedTime:
         the two differ by more than ``BOUND_SECONDS``."""
         if self._alone:
             return self._clock.now()
-        found = self._said() or self._least
-        if found is None or self.doubt() or self.late():
+        middle = self._read_middle() or self._least
+        if middle is None or self.doubt() or self.late():
             return UNVOUCHED
-        return min(self._clock.now(), found[1] + self._steady())
+        return min(self._clock.now(), middle[1] + self._steady())
 
     def is_past(self, time: float) -> bool:
         """Whether ``time`` (POSIX seconds) is over by this clock and by what others say."""
@@ -98,40 +98,44 @@ class VouchedTime:
     def doubt(self) -> str:
         """How this clock contradicts what others say, in words fit for the public; the empty string where it does not,
         or where nobody has said anything yet."""
-        now, found = self._clock.now(), self._said()
+        now, middle = self._clock.now(), self._read_middle()
         if self._alone:
             return ""
-        if found is not None:
-            who, ahead = found
+        if middle is not None:
+            who, ahead = middle
             said, times = ahead + self._steady(), sorted(self._ahead.values())
             later = times[len(times) // 2] + self._steady()  # of two, the other one
             if abs(now - said) > BOUND_SECONDS and abs(now - later) > BOUND_SECONDS:
-                return f"this machine's clock says {calendar(now)}, {who} says {calendar(said)}: nothing is deleted"
+                return (
+                    f"this machine's clock says {format_time(now)}, {who} says {format_time(said)}: nothing is deleted"
+                )
         elif self._least is not None:
             who, ahead, _ = self._least
             said = ahead + self._steady()
             if now < said - BOUND_SECONDS:
-                return f"this machine's clock says {calendar(now)}, {who} is of {calendar(said)}: nothing is deleted"
+                return (
+                    f"this machine's clock says {format_time(now)}, {who} is of {format_time(said)}: nothing is deleted"
+                )
         return ""
 
     def late(self) -> str:
         """That something newer than ``hear_least`` heard was due, in words fit for the public; empty where it was not,
         and where somebody says the time. Either this clock is ahead or it did not come, so it is no reason to refuse
         what may end it: a log that is not ready because a directory is missing would never get one."""
-        if self._said() is not None or self._alone or self._least is None or self._clock.now() <= self._least[2]:
+        if self._read_middle() is not None or self._alone or self._least is None or self._clock.now() <= self._least[2]:
             return ""
         who, ahead, _ = self._least
         return (
-            f"{who} is of {calendar(ahead + self._steady())} and a newer one was due: it is late, or this machine's "
-            f"clock, which says {calendar(self._clock.now())}, is ahead; nothing is deleted"
+            f"{who} is of {format_time(ahead + self._steady())} and a newer one was due: it is late, or this machine's "
+            f"clock, which says {format_time(self._clock.now())}, is ahead; nothing is deleted"
         )
 
     def said(self) -> float | None:
         """What others say that the time is (POSIX seconds); None while nobody does."""
-        found = self._said()
-        return None if found is None else found[1] + self._steady()
+        middle = self._read_middle()
+        return None if middle is None else middle[1] + self._steady()
 
-    def _said(self) -> tuple[str, float] | None:
+    def _read_middle(self) -> tuple[str, float] | None:
         """Who says the middle one of all times, the earlier of two, and by how much it is ahead of ``_steady``."""
         ranked = sorted(self._ahead.items(), key=lambda one: one[1])
         return ranked[(len(ranked) - 1) // 2] if ranked else None

@@ -45,14 +45,14 @@ class Described:
     refusals: tuple[Part, ...]
 
 
-def described(document: Mapping[str, Any]) -> list[Described]:
+def describe(document: Mapping[str, Any]) -> list[Described]:
     """Every request of an OpenAPI document, in its order."""
     return [
-        _described(path, method, one) for path, methods in document["paths"].items() for method, one in methods.items()
+        _describe(path, method, one) for path, methods in document["paths"].items() for method, one in methods.items()
     ]
 
 
-def _described(path: str, method: str, one: Mapping[str, Any]) -> Described:
+def _describe(path: str, method: str, one: Mapping[str, Any]) -> Described:
     answers = {status: list(_parts(status, answer)) for status, answer in one["responses"].items()}
     body = next(iter(_parts("Body", one["requestBody"])), None) if "requestBody" in one else None
     return Described(
@@ -86,7 +86,7 @@ def _parts(title: str, holder: Mapping[str, Any]) -> Iterable[Part]:
 def described_page(document: Mapping[str, Any]) -> str:
     """The whole page, without a script."""
     title = html.escape(document["info"]["title"])
-    rows = "".join(map(_section, described(document)))
+    rows = "".join(map(_section, describe(document)))
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
         f'<meta name="viewport" content="width=device-width,initial-scale=1"><style>{_STYLE}</style></head>'

@@ -43,11 +43,11 @@ class Examples:
     @staticmethod
     def problem(status: int) -> dict[str, Any]:
         """A refusal with this status."""
-        found: dict[str, Any] = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status}
+        document: dict[str, Any] = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status}
         if status == HTTPStatus.UNPROCESSABLE_ENTITY:
             wrong = {"field": "epsilon", "reason": "takes a number above 0 such as 1 or '0.5', not 'much'"}
-            found |= {"detail": f"{wrong['field']}: {wrong['reason']}", "field": wrong["field"], "fields": [wrong]}
-        return found
+            document |= {"detail": f"{wrong['field']}: {wrong['reason']}", "field": wrong["field"], "fields": [wrong]}
+        return document
 
     def _of(self, schema: Mapping[str, Any], name: str, request: bool, depth: int) -> Any:
         if "$ref" in schema:

@@ -166,7 +166,7 @@ def document(operations: Sequence[Operation], about: About) -> dict[str, Any]:
 
 
 def _operation(one: Operation, refs: Mapping[type[BaseModel], Any], about: About, examples: Examples) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    operation: dict[str, Any] = {
         "operationId": one.name,
         "summary": one.summary,
         "tags": [one.path.split("/")[2]],
@@ -177,26 +177,26 @@ def _operation(one: Operation, refs: Mapping[type[BaseModel], Any], about: About
         },
     }
     if one.needs is None:
-        found["security"] = []
+        operation["security"] = []
     else:
-        found["description"] = one.needs
+        operation["description"] = one.needs
     if one.body is not None:
         required = bool(one.body.model_fields) and not getattr(one.body, "may_be_left_out", False)
         content = {"schema": refs[one.body], "example": examples.of_model(one.body.__name__, request=True)}
-        found["requestBody"] = {"required": required, "content": {JSON: content}}
-    return found
+        operation["requestBody"] = {"required": required, "content": {JSON: content}}
+    return operation
 
 
 def problems_of(one: Operation) -> list[int]:
     """Every status with which the route may refuse, in order."""
-    found = {*_ALWAYS, *one.problems}
+    statuses = {*_ALWAYS, *one.problems}
     if one.needs is not None:
-        found |= {401, 403}
+        statuses |= {401, 403}
     if one.takes:
-        found |= {413, 422}
+        statuses |= {413, 422}
     if one.body is not None:
-        found.add(415)
-    return sorted(found)
+        statuses.add(415)
+    return sorted(statuses)
 
 
 def _parameters(one: Operation, about: About) -> Iterable[dict[str, Any]]:
@@ -230,17 +230,17 @@ def _number(name: str, schema: dict[str, Any], words: str) -> dict[str, Any]:
 def _answer(
     status: int, model: type[BaseModel] | None, refs: Mapping[type[BaseModel], Any], one: Operation, examples: Examples
 ) -> Any:
-    found: dict[str, Any] = {"description": HTTPStatus(status).phrase}
+    answer: dict[str, Any] = {"description": HTTPStatus(status).phrase}
     if model is not None:
         shown = {"schema": refs[model], "example": examples.of_model(model.__name__)}
-        found["content"] = {JSON: shown, **{kind: {} for kind in one.formats.values()}}
+        answer["content"] = {JSON: shown, **{kind: {} for kind in one.formats.values()}}
     elif one.media == OCTET_STREAM:  # raw bytes have no schema in OpenAPI 3.1
-        found["content"] = {one.media: {}}
+        answer["content"] = {one.media: {}}
     elif one.media != JSON:
-        found["content"] = {one.media: {"schema": {"type": "string"}, "example": examples.of_model(one.media)}}
+        answer["content"] = {one.media: {"schema": {"type": "string"}, "example": examples.of_model(one.media)}}
     if status == HTTPStatus.CREATED and one.needs is not None:
-        found["headers"] = {"Location": {"schema": {"type": "string"}, "description": "Its address."}}
-    return found
+        answer["headers"] = {"Location": {"schema": {"type": "string"}, "description": "Its address."}}
+    return answer
 
 
 def _problem(status: int, refs: Mapping[type[BaseModel], Any], examples: Examples) -> Any:
@@ -257,9 +257,9 @@ def add_described(
 
     @functools.cache
     def described() -> tuple[bytes, bytes]:
-        found = document(operations, about)
-        page = b"" if shown is None else shown(found).encode()
-        return json.dumps(found, separators=(",", ":")).encode(), page
+        body = document(operations, about)
+        page = b"" if shown is None else shown(body).encode()
+        return json.dumps(body, separators=(",", ":")).encode(), page
 
     async def get_openapi(_request: web.Request) -> web.Response:
         return web.Response(body=described()[0], headers={"Content-Type": JSON})

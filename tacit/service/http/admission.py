@@ -290,7 +290,7 @@ class Admission:
 
     def _make_room(self, now: float) -> bool:
         """Cut a connection of a source that has the most; False if every connection is being answered."""
-        for sources in (*self._crowded.highest(), self._known()):
+        for sources in (*self._crowded.highest(), self._known_sources()):
             able = islice((source for source in sources if next(source.spared(), None) is not None), LOOKS)
             chosen = max(able, key=lambda source: bool(source.phases[Phase.IDLE]), default=None)
             if chosen is not None:
@@ -299,12 +299,12 @@ class Admission:
         return False
 
     def _shed_enough(self, now: float) -> None:
-        while self._held > self.limits.receiving_bytes and self._shed(now):
+        while self._held > self.limits.receiving_bytes and self._shed_heaviest(now):
             pass
 
-    def _shed(self, now: float) -> bool:
+    def _shed_heaviest(self, now: float) -> bool:
         """Cut the connection that holds the most bytes, of a source that holds the most."""
-        for sources in (*self._heavy.highest(), self._known()):
+        for sources in (*self._heavy.highest(), self._known_sources()):
             for source in sources:
                 record = max(source.spared(), key=lambda one: one.held, default=None)
                 if record is not None and record.held:
@@ -312,7 +312,7 @@ class Admission:
                     return True
         return False
 
-    def _known(self) -> list[Source]:
+    def _known_sources(self) -> list[Source]:
         """The peers that proved who they are; they give up connections last."""
         return [self._sources[None]] if None in self._sources else []
 
@@ -391,11 +391,11 @@ class Admission:
 def source_of(address: str) -> str:
     """The source of a client address: itself, or the /64 of an IPv6 address, since one client has all of that."""
     try:
-        found = ipaddress.ip_address(address.partition("%")[0])
+        ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if isinstance(found, ipaddress.IPv4Address):
-        return str(found)
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((found, IPV6_PREFIX), strict=False).network_address)
+    if isinstance(ip, ipaddress.IPv4Address):
+        return str(ip)
+    if ip.ipv4_mapped is not None:
+        return str(ip.ipv4_mapped)
+    return str(ipaddress.ip_network((ip, IPV6_PREFIX), strict=False).network_address)

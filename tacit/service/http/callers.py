@@ -56,7 +56,7 @@ class Callers:
             raise UsageError("listen.client_names needs client_ca, the authority of those certificates")
         unknown = sorted(set(named).difference(tokens))
         if unknown:
-            raise UsageError(f"listen.client_names: {service} has no caller {unknown[0]}; it has {_listed(tokens)}")
+            raise UsageError(f"listen.client_names: {service} has no caller {unknown[0]}; it has {_list_roles(tokens)}")
         missing = sorted(set(tokens).difference(named))
         if listen.client_ca is not None and missing:
             raise UsageError(
@@ -66,14 +66,14 @@ class Callers:
         self.refused: Counter[str] = Counter()
         """Number of calls by role with a certificate of another name."""
         self._service = service
-        self._roles = {role: _Role(found, frozenset(named.get(role, ()))) for role, found in tokens.items()}
+        self._roles = {role: _Role(accepted, frozenset(named.get(role, ()))) for role, accepted in tokens.items()}
         self._local = local
         self._logged: set[tuple[str, ...]] = set()
 
     def guards(self, role: str) -> bool:
         """Whether this role must show anything."""
-        found = self._roles.get(role)
-        return found is not None and (found.tokens is not None or bool(found.names))
+        known = self._roles.get(role)
+        return known is not None and (known.tokens is not None or bool(known.names))
 
     def require(self, request: Asking, *roles: str) -> str:
         """The role, among ``roles``, of the request's sender. Raises ``Abort`` (401), the same for every cause."""
@@ -139,5 +139,5 @@ def certificate_names(request: Asking) -> frozenset[str]:
 CALLERS = web.AppKey("callers", Callers)
 
 
-def _listed(roles: Mapping[str, object]) -> str:
+def _list_roles(roles: Mapping[str, object]) -> str:
     return ", ".join(sorted(roles)) or "none"

@@ -110,10 +110,10 @@ class Connection(Divided):
         self._close, self._held = True, b""
         return True
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_end(self, task: asyncio.Task[None]) -> None:
         """aiohttp's task for the connection has ended, perhaps without an answer that would have ended the turn. What
         waits for its reader may keep the connection open for a while."""
-        super()._ended(task)
+        super()._on_end(task)
         if self._record is None or self._request_in_progress:
             return
         if self._wire is None:

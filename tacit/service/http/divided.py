@@ -47,9 +47,9 @@ class Divided(web.RequestHandler):
         self._wire = cast(asyncio.Transport, transport)
         super().connection_made(transport)
         if self._task_handler is not None:
-            self._task_handler.add_done_callback(self._ended)
+            self._task_handler.add_done_callback(self._on_end)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_end(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error is not None and self._wire is not None:  # aiohttp's task may fail over a connection that has ended
             get_logger("http").error("connection_failed", error=error)

@@ -96,8 +96,8 @@ class FastRoutes:
     def find(self, line: bytes) -> tuple[FastRoute, Mapping[str, str]] | None:
         """The route of a request line, and the named parts of its path."""
         for pattern, route in self._routes:
-            if found := pattern.fullmatch(line):
-                return route, {name: value.decode() for name, value in found.groupdict().items()}
+            if match := pattern.fullmatch(line):
+                return route, {name: value.decode() for name, value in match.groupdict().items()}
         return None
 
 
@@ -178,10 +178,10 @@ class Reader:
             data = (self._begun + data).removeprefix(b"\r\n")
             end = data.find(b"\r\n", 0, MOST_LINE)
             line, authority = with_path(data[:end]) if end >= 0 else (b"", None)
-            found = self._routes.find(line)
-            if found is None:
+            route_match = self._routes.find(line)
+            if route_match is None:
                 return self._pass_on(data, end)
-            (self.route, self._named), self._authority = found, authority
+            (self.route, self._named), self._authority = route_match, authority
         self._received += len(data)
         self._parse(data)
         if not self.whole and self._received > MOST_HEAD + self._size * (1 + FRAMING_PER_BODY):

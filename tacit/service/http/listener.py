@@ -30,8 +30,8 @@ PAUSE_SECONDS = 0.2
 async def listening_sockets(host: str, port: int, *, backlog: int, reuse_port: bool) -> list[socket.socket]:
     """Non-blocking TCP sockets that listen at ``port`` of each address of ``host``. Raises ``OSError``, and leaves none
     open, where one cannot."""
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    places = sorted({(family, (str(address[0]), port)) for family, _, _, _, address in found})
+    addresses = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    places = sorted({(family, (str(address[0]), port)) for family, _, _, _, address in addresses})
     with contextlib.ExitStack() as stack:
         listening = [
             stack.enter_context(socket.create_server(address, family=family, backlog=backlog, reuse_port=reuse_port))

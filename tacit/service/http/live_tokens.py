@@ -77,7 +77,7 @@ class _LiveFile(Generic[Held]):
     def _look(self) -> None:
         log = get_logger("tokens")
         try:
-            found = self._read(self._path)
+            value = self._read(self._path)
         except (UsageError, OSError) as error:
             why = error if isinstance(error, UsageError) else f"{self._path}: {error.strerror or 'cannot be read'}"
             trouble = f"bearer tokens: the new content of a file cannot be used, the old one stays in use: {why}"
@@ -85,9 +85,9 @@ class _LiveFile(Generic[Held]):
                 log.warning("files", what=trouble)
             self._trouble = trouble
             return
-        if found != self._held or self._trouble:
+        if value != self._held or self._trouble:
             log.info("files", what=f"bearer tokens: {self._path}: the new content is in use")
-        self._held, self._trouble = found, ""
+        self._held, self._trouble = value, ""
 
 
 class AcceptedTokens:
@@ -133,7 +133,7 @@ NO_TOKEN = ShownToken(None)
 def _state_of(path: Path) -> tuple[int, ...] | None:
     """Inode, size, and the times at which content and inode changed, in nanoseconds; None for a file that is gone."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -60,7 +60,6 @@ def bad_request() -> Abort:
 
 
 def phrase_of(status: int) -> str:
-    """The reason phrase of a status."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:

@@ -19,21 +19,21 @@ def divide_target(target: str) -> tuple[str, str | None]:
     ``ValueError`` for any other target."""
     if target.startswith("/") or target == "*":
         return target, None
-    found = re.fullmatch(ABSOLUTE, target)
-    if found is None:
+    match = re.fullmatch(ABSOLUTE, target)
+    if match is None:
         raise ValueError("the request target is neither a path nor the URL of one")
-    path = found[2]
-    return path if path.startswith("/") else f"/{path}", found[1]
+    path = match[2]
+    return path if path.startswith("/") else f"/{path}", match[1]
 
 
 def with_path(line: bytes) -> tuple[bytes, str | None]:
     """A request line of POST with its target's path alone, and the authority that its target names; any other line as
     it is."""
-    found = None if line.startswith(b"POST /") else _LINE.fullmatch(line)
-    if found is None:
+    match = None if line.startswith(b"POST /") else _LINE.fullmatch(line)
+    if match is None:
         return line, None
     try:
-        path, authority = divide_target(found[1].decode("ascii"))
+        path, authority = divide_target(match[1].decode("ascii"))
     except ValueError:
         return line, None
     return b"POST %b HTTP/1.1" % path.encode(), authority

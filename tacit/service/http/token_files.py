@@ -25,14 +25,14 @@ def read_tokens(path: Path) -> tuple[str, ...]:
 
 def checked_tokens(path: Path, lines: Sequence[str]) -> tuple[str, ...]:
     """The tokens among ``lines`` of ``path``. Raises ``UsageError``."""
-    found = tuple(stripped for line in lines if (stripped := line.strip()))
-    if not found:
+    tokens = tuple(stripped for line in lines if (stripped := line.strip()))
+    if not tokens:
         raise UsageError(f"{path}: holds no bearer token")
-    if len(found) > MOST_TOKENS:
+    if len(tokens) > MOST_TOKENS:
         raise UsageError(f"{path}: holds more than {MOST_TOKENS} bearer tokens")
-    if not all(map(_TOKEN.fullmatch, found)):
+    if not all(map(_TOKEN.fullmatch, tokens)):
         raise UsageError(f"{path}: a bearer token must be ASCII text without spaces, one per line")
-    return found
+    return tokens
 
 
 def first_token(path: Path) -> str:

@@ -98,13 +98,13 @@ class BatchVerifier:
         VERIFIED.items += len(nonces)
         if kernels is None:
             VERIFIED.fallbacks += len(nonces)
-            return _packed([_attempt(alone, at) for at in range(len(nonces))])
+            return _pack([_attempt(alone, at) for at in range(len(nonces))])
         rows = [nonces, public_shares, input_shares]
         fits = self._fitting(rows, kernels.sizes.leader_share)
         verified = kernels.verify_init(ping_pong.LEADER, self._verify_key, *_chosen(rows, fits))
         head = ping_pong.head(MessageType.INITIALIZE, kernels.sizes.verifier_share)
         outbounds = [head + share for share in _rows(verified.verifier_shares, len(fits))]
-        allowed = _allowed(len(nonces)) if bounded else len(nonces)
+        allowed = _most_threads(len(nonces)) if bounded else len(nonces)
         return self._batch(len(nonces), fits, verified, outbounds, bytes(len(fits)), alone, allowed)
 
     def helper(
@@ -129,7 +129,7 @@ class BatchVerifier:
         VERIFIED.items += len(nonces)
         if kernels is None:
             VERIFIED.fallbacks += len(nonces)
-            return _packed([_attempt(alone, at) for at in range(len(nonces))])
+            return _pack([_attempt(alone, at) for at in range(len(nonces))])
         rows = [nonces, public_shares, input_shares]
         head = ping_pong.head(MessageType.INITIALIZE, kernels.sizes.verifier_share)
         size = len(head) + kernels.sizes.verifier_share
@@ -140,8 +140,10 @@ class BatchVerifier:
         messages, verdicts = kernels.decide(leader_shares, verified.verifier_shares, verified.seeds)
         finish = ping_pong.head(MessageType.FINISH, kernels.sizes.seed)
         outbounds = [finish + message for message in _rows(messages, len(fits))]
-        found = self._batch(len(nonces), fits, verified, outbounds, verdicts, alone, _allowed(len(nonces)))
-        return replace(found, seeds=b"")
+        verified_batch = self._batch(
+            len(nonces), fits, verified, outbounds, verdicts, alone, _most_threads(len(nonces))
+        )
+        return replace(verified_batch, seeds=b"")
 
     def aggregate(self, out_shares: bytes) -> bytes:
         """The encoded aggregate share of rows of out shares. Raises ``ValueError`` for a row that is not whole."""
@@ -199,7 +201,7 @@ class BatchVerifier:
                 results.append(VerifyError("too many reports of a batch need verifying again"))
             else:
                 results.append(self._refusal(verdicts[row]) if verdicts[row] else rows[row])
-        return _packed(results)
+        return _pack(results)
 
     def _refusal(self, verdict: int) -> VerifyError | DecodeError:
         if verdict & BAD_SHARE:
@@ -253,7 +255,7 @@ class BatchProver:
         return vdaf.encode_public_share(public_share), *encoded
 
 
-def _allowed(reports: int) -> int:
+def _most_threads(reports: int) -> int:
     return max(MIN_REDO, reports // REDO_SHARE)
 
 
@@ -264,7 +266,7 @@ def _attempt(alone: Callable[[int], Row], at: int) -> Row | VerifyError | Decode
         return error
 
 
-def _packed(results: Sequence[Row | VerifyError | DecodeError]) -> VerifiedBatch:
+def _pack(results: Sequence[Row | VerifyError | DecodeError]) -> VerifiedBatch:
     good = [result for result in results if isinstance(result, tuple)]
     return VerifiedBatch(
         [None if isinstance(result, tuple) else result for result in results],

@@ -202,6 +202,6 @@ def _require_same_sizes(vdaf: Prio3[Any], sizes: Sizes) -> None:
         element * flp.OUTPUT_LEN,
         vdaf.RAND_SIZE,
     )
-    found = (sizes.public_share, sizes.leader_share, sizes.verifier_share, sizes.seed, sizes.out_share, sizes.rand)
-    if found != expected:
-        raise ValueError(f"the kernels compute other sizes: {found} instead of {expected}")
+    own_sizes = (sizes.public_share, sizes.leader_share, sizes.verifier_share, sizes.seed, sizes.out_share, sizes.rand)
+    if own_sizes != expected:
+        raise ValueError(f"the kernels compute other sizes: {own_sizes} instead of {expected}")

@@ -33,7 +33,7 @@ from infra.stacks.processes import ServiceProcess, running
 from tacit.adapters.system import OsEntropy
 from tacit.codec import b64url
 from tacit.errors import Fatal
-from tacit.operations.calls import MOST_A_PAGE, call, listed
+from tacit.operations.calls import MOST_A_PAGE, call, list_pages
 from tacit.ports import Transport
 from tacit.recipe.derive import task_id
 from tacit.recipe.encoder_specs import Buckets
@@ -286,7 +286,7 @@ class LiveStack:
 
     async def _serves(self, party: str, recipes: Sequence[Recipe]) -> bool:
         url = f"{self.layout.urls[party]}/v1/recipes"
-        rows = await listed(self.transport, url, "recipes", bearer=self.layout.operator_token(party))
+        rows = await list_pages(self.transport, url, "recipes", bearer=self.layout.operator_token(party))
         known = {one["recipe_hash"]: one["state"] for one in rows}
         states = {known.get(recipe.hash_text) for recipe in recipes}
         if "refused" in states and party != "collector":

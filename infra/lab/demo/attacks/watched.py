@@ -19,7 +19,7 @@ from tacit.models.pan_private.device import PanPrivateChannel
 from tacit.panprivate.elgamal import Ciphertext
 from tacit.panprivate.embedding import embed
 from tacit.panprivate.ristretto import RISTRETTO255
-from tacit.panprivate.state import known
+from tacit.panprivate.state import encrypt_publicly
 from tacit.panprivate.stored import TwoServers
 from tacit.panprivate.two_servers import SharedCell, sealed_shares
 from tacit.ports import Entropy
@@ -102,7 +102,7 @@ class SharedThief:
         chunk, seed = vdaf.shard_cell(sharing.context, 1, self.entropy(vdaf.CELL_RAND_SIZE))
         first, *proof = Field64.decode_vec(chunk)
         chunk = Field64.encode_vec([(first + 1) % Field64.MODULUS, *proof])
-        cell = SharedCell(tuple(map(known, embed(chunk))), tuple(map(known, embed(seed))))
+        cell = SharedCell(tuple(map(encrypt_publicly, embed(chunk))), tuple(map(encrypt_publicly, embed(seed))))
         return [sharing.rerandomised(cell, self.entropy), *self._cells()[1:]]
 
     def _mixed(self, token: BoundToken) -> bytes:
@@ -192,7 +192,9 @@ class SingleThief(OneServerThief):
         method, payload = randomizer_of(self.recipe), self._payload()
         (key,) = device_side(self.recipe.model).stored(self.recipe).keys
         number = method.largest + 1 if isinstance(method, Flips) else 2
-        cell = key.rerandomise(known(RISTRETTO255.times_base(RISTRETTO255.scalar(number))), self.entropy).encode()
+        cell = key.rerandomise(
+            encrypt_publicly(RISTRETTO255.times_base(RISTRETTO255.scalar(number))), self.entropy
+        ).encode()
         body = self._sealed(token, cell + payload[len(cell) :]).encode()
         if isinstance(method, Flips):
             what = f"a report that decrypts to {number:,}, beyond every answer"

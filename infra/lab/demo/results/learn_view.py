@@ -15,7 +15,7 @@ from rich.text import Text
 from infra.lab.demo.results.learn_result import CENTRAL, HONEST, NONE, OURS, STEP_HEADINGS, LearnResult, Line
 from infra.views.claim_words import epsilon_text
 from infra.views.terminal import plain_table
-from tacit.counting_words import counted
+from tacit.counting_words import plural
 
 ACROSS, DOWN = 2, 4
 """Dots of one Braille character: columns, rows."""
@@ -146,7 +146,7 @@ def draw_learned(result: LearnResult) -> bytes:
     epsilon = epsilon_text(result.privacy["epsilon"], 2)
     axes.set_title(
         f"{result.question}\n{result.devices:,} devices, ε = {epsilon} at δ = {float(result.privacy['delta']):g} "
-        f"over {counted(len(result.steps), 'round')}",
+        f"over {plural(len(result.steps), 'round')}",
         parse_math=False,
     )
     axes.spines[["top", "right"]].set_visible(False)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from infra.views.answer_table import shortened
+from infra.views.answer_table import shorten
 
 FIRST = "DejaVu Sans"
 BOXES = "Last Resort"
@@ -36,10 +36,10 @@ class Lettering:
 
 def lettering(labels: Sequence[str], title: str) -> Lettering:
     """How ``labels`` and ``title`` are written in a picture, with the fonts that are installed."""
-    short = [shortened(label, LABEL_CELLS) for label in labels]
+    short = [shorten(label, LABEL_CELLS) for label in labels]
     families, absent = fonts_for("".join([*short, title]))
     written = [f"no. {at}" if absent & set(label) else label for at, label in enumerate(short, 1)]
-    head = "" if absent & set(title) else shortened(title, TITLE_CELLS)
+    head = "" if absent & set(title) else shorten(title, TITLE_CELLS)
     return Lettering(families, written, written != short, head)
 
 

@@ -12,7 +12,7 @@ from aiohttp import web
 from services.admin.api.calls import Admin
 from services.admin.pages.page_requests import PageRequest, question_of
 from services.admin.pages.preview import Preview, preview_of, preview_of_survey
-from services.admin.pages.rendering import rendered, response
+from services.admin.pages.rendering import render, response
 from services.admin.pages.survey_fields import CHOICES_OF, FIELDS, GROUPS, USUAL, body_of, fields_of
 from services.admin.pages.survey_labels import told_fields
 from services.admin.pages.views import plans
@@ -43,17 +43,17 @@ async def new(page_request: PageRequest) -> web.StreamResponse:
 
 async def create(page_request: PageRequest) -> web.StreamResponse:
     """Save a new draft. If the button only previews, show the form again instead."""
-    form, looks = _pressed(page_request.form)
+    form, looks = _apply_button(page_request.form)
     preview = await preview_of(page_request.admin, page_request.who.person.id, form)
     if looks:
         return await _form(page_request, form, preview)
     if (error := nameless(page_request.form)) is not None:
         return await _again(page_request, preview, field_problem(error))
     try:
-        found = await page_request.act("question.create", body_of(page_request.form))
+        answer = await page_request.act("question.create", body_of(page_request.form))
     except Abort as problem:
         return await _again(page_request, preview, problem)
-    raise web.HTTPSeeOther(found.headers["Location"].removeprefix("/v1"))
+    raise web.HTTPSeeOther(answer.headers["Location"].removeprefix("/v1"))
 
 
 async def edit(page_request: PageRequest) -> web.StreamResponse:
@@ -70,8 +70,8 @@ async def save(page_request: PageRequest) -> web.StreamResponse:
     """Save a new text of the question. If the button only previews, show the form again instead."""
     question = await question_of(page_request)
     if question.trains:
-        return await plans.sent(page_request, question)
-    form, looks = _pressed(page_request.form)
+        return await plans.save_plan(page_request, question)
+    form, looks = _apply_button(page_request.form)
     preview = await preview_of(page_request.admin, page_request.who.person.id, form)
     if looks:
         return await _form(page_request, form, preview, question)
@@ -87,16 +87,16 @@ async def save(page_request: PageRequest) -> web.StreamResponse:
     raise web.HTTPSeeOther(f"/questions/{question.id}")
 
 
-async def looked(page_request: PageRequest) -> web.StreamResponse:
+async def preview_form(page_request: PageRequest) -> web.StreamResponse:
     """The preview of the form's cost and accuracy, as a part of the page."""
     return response(
-        rendered(
+        render(
             "preview.html", preview=await preview_of(page_request.admin, page_request.who.person.id, page_request.form)
         )
     )
 
 
-def _pressed(form: Mapping[str, str]) -> tuple[Mapping[str, str], bool]:
+def _apply_button(form: Mapping[str, str]) -> tuple[Mapping[str, str], bool]:
     """The form after its button was pressed, and whether that button only previews."""
     do = form.get("do", "")
     if do.startswith(USE):
@@ -110,17 +110,17 @@ def nameless(form: Mapping[str, str]) -> FieldError | None:
     body = body_of(form)
     if "name" in body:
         return None
-    found: list[FieldError] = []
+    errors: list[FieldError] = []
     lacking = tuple(name for name in ("name", "metric", "population") if name not in body)
     try:
         lacking = Survey.from_body(body).lacking
     except FieldError as error:
-        found += error.every
+        errors += error.every
     named_by = "metric" if "metric" in lacking else "name"
     if "encoder" not in body:
         lacking = (*lacking, "encoder")
     words = {named_by: f"is missing: {_NAMED_BY[named_by]}", **dict.fromkeys(("population", "encoder"), "is missing")}
-    first, *others = [FieldError(name, words[name]) for name in words if name in {named_by, *lacking}] + found
+    first, *others = [FieldError(name, words[name]) for name in words if name in {named_by, *lacking}] + errors
     return FieldError(first.field, first.reason, tuple(others))
 
 
@@ -199,13 +199,13 @@ async def known_metrics(admin: Admin) -> list[KnownMetric]:
     counted: dict[str, int] = {}
     for one in listed:
         counted[one.recipe] = max(one.report_count, counted.get(one.recipe, 0))
-    found: dict[str, KnownMetric] = {}
+    metrics: dict[str, KnownMetric] = {}
     for item in recipes:
         question = item.recipe.question
         if isinstance(question.encoder, Attributes):
             continue  # a census asks for attributes, which are not fields of the data
-        known = found.pop(question.metric, KnownMetric(question.metric))
+        known = metrics.pop(question.metric, KnownMetric(question.metric))
         answered = max(known.answered, counted.get(item.recipe.hash_text, 0))
         event = isinstance(question.encoder, Occurrences)
-        found[question.metric] = replace(known, asked=known.asked + 1, answered=answered, event=event)
-    return list(reversed(found.values()))[:MOST]
+        metrics[question.metric] = replace(known, asked=known.asked + 1, answered=answered, event=event)
+    return list(reversed(metrics.values()))[:MOST]

@@ -21,7 +21,6 @@ FORM_COOKIE = "tacit_form"
 
 
 async def sign_in(page_request: PageRequest) -> web.StreamResponse:
-    """The page with the sign-in form."""
     return _form(page_request)
 
 
@@ -31,13 +30,13 @@ async def enter(page_request: PageRequest) -> web.StreamResponse:
         return _form(page_request, refuse(Problem.CSRF, "this form is from an earlier visit; send it again"))
     given = {name: page_request.form[name] for name in ("key", "name", "password") if page_request.form.get(name)}
     try:
-        found = await page_request.act("session.begin", given)
+        answer = await page_request.act("session.begin", given)
     except Abort as problem:
         if problem.status not in {401, 422, 429}:
             raise
         return _form(page_request, problem)
     response = web.HTTPSeeOther(_target(page_request.form.get("next", "")))
-    response.cookies.update(found.cookies)
+    response.cookies.update(answer.cookies)
     response.del_cookie(FORM_COOKIE, path=SIGN_IN)
     raise response
 
@@ -51,14 +50,14 @@ async def depart(page_request: PageRequest) -> web.StreamResponse:
     if invitation := page_request.form.get("invitation", ""):
         body["invitation"] = invitation
     try:
-        found = await page_request.act("session.openid", body)
+        answer = await page_request.act("session.openid", body)
     except Abort as problem:
         return _form(page_request, problem)
-    url = json.loads(found.body if isinstance(found.body, bytes) else b"")["url"]
+    url = json.loads(answer.body if isinstance(answer.body, bytes) else b"")["url"]
     page = page_request.show(
         "onward.html", heading="To the provider", words="Sign in there. You then come back to this service.", url=url
     )
-    page.cookies.update(found.cookies)
+    page.cookies.update(answer.cookies)
     return page
 
 
@@ -70,11 +69,11 @@ async def arrive(page_request: PageRequest) -> web.StreamResponse:
     cookie = page_request.request.cookies.get(cookie_name(secure=page_request.admin.sign_in.secure), "")
     target = _target(target_of(cookie))
     try:
-        found = await page_request.act("session.return", body)
+        answer = await page_request.act("session.return", body)
     except Abort as problem:
         return _form(page_request, problem, target)
     page = page_request.show("onward.html", heading="Signed in", words="You are signed in.", url=target)
-    page.cookies.update(found.cookies)
+    page.cookies.update(answer.cookies)
     return page
 
 
@@ -86,9 +85,9 @@ def _ours(page_request: PageRequest) -> bool:
 
 async def leave(page_request: PageRequest) -> web.StreamResponse:
     """End the session and go to the sign-in page."""
-    found = await page_request.act("session.end")
+    answer = await page_request.act("session.end")
     response = web.HTTPSeeOther(SIGN_IN)
-    response.cookies.update(found.cookies)
+    response.cookies.update(answer.cookies)
     raise response
 
 

@@ -15,7 +15,7 @@ from tacit.service.app import STEPS
 from tacit.service.http.paging import DEFAULT_LIMIT
 
 
-async def listed(page_request: PageRequest) -> web.StreamResponse:
+async def list_jobs(page_request: PageRequest) -> web.StreamResponse:
     """A page of jobs, the stuck ones first."""
     return await _page(page_request)
 

@@ -11,7 +11,7 @@ from services.admin.pages.page_requests import PageRequest
 from tacit.errors import Abort, DecodeError
 
 
-async def listed(page_request: PageRequest) -> web.StreamResponse:
+async def list_passkeys(page_request: PageRequest) -> web.StreamResponse:
     """The registered passkeys, and the form for one more."""
     return await _page(page_request)
 

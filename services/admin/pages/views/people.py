@@ -39,7 +39,7 @@ WAITS = HTTPStatus.ACCEPTED
 """The status of an act that waits for a second administrator; the overview then shows it."""
 
 
-async def listed(page_request: PageRequest) -> web.StreamResponse:
+async def list_people(page_request: PageRequest) -> web.StreamResponse:
     """The list of people, and the form for one more."""
     return await _list(page_request)
 
@@ -52,15 +52,15 @@ async def add(page_request: PageRequest) -> web.StreamResponse:
         if page_request.form.get(name)
     }
     try:
-        found = await page_request.act("person.add", body)
+        answer = await page_request.act("person.add", body)
     except Abort as problem:
-        return await _list(page_request, _kept(problem, NEW))
-    if found.status == WAITS:
+        return await _list(page_request, _keep_problem(problem, NEW))
+    if answer.status == WAITS:
         raise web.HTTPSeeOther("/")
-    raise web.HTTPSeeOther(found.headers["Location"].removeprefix("/v1"))
+    raise web.HTTPSeeOther(answer.headers["Location"].removeprefix("/v1"))
 
 
-async def shown(page_request: PageRequest) -> web.StreamResponse:
+async def show_person(page_request: PageRequest) -> web.StreamResponse:
     """One person, with the person's keys."""
     return await _person(page_request)
 
@@ -74,7 +74,7 @@ async def change(page_request: PageRequest) -> web.StreamResponse:
     try:
         found = await page_request.act("person.change", body)
     except Abort as problem:
-        return await _person(page_request, _kept(problem, KNOWN))
+        return await _person(page_request, _keep_problem(problem, KNOWN))
     if found.status == WAITS:
         raise web.HTTPSeeOther("/")
     raise web.HTTPSeeOther(f"/people/{page_request.part('id')}")
@@ -88,14 +88,14 @@ async def give_key(page_request: PageRequest) -> web.StreamResponse:
             body["sha256"] = digest
         if until := page_request.form.get("expires", ""):
             body["expires"] = _day(until)
-        found = await page_request.act("key.give", body)
+        answer = await page_request.act("key.give", body)
     except Abort as problem:
-        return await _person(page_request, _kept(problem, KNOWN))
-    if found.status == WAITS:
+        return await _person(page_request, _keep_problem(problem, KNOWN))
+    if answer.status == WAITS:
         raise web.HTTPSeeOther("/")
-    if not isinstance(found.body, bytes):
+    if not isinstance(answer.body, bytes):
         raise TypeError("the answer with a new key has no body")
-    return await _person(page_request, new_key=json.loads(found.body)["key"] or "")
+    return await _person(page_request, new_key=json.loads(answer.body)["key"] or "")
 
 
 async def take_key(page_request: PageRequest) -> web.StreamResponse:
@@ -107,12 +107,12 @@ async def take_key(page_request: PageRequest) -> web.StreamResponse:
 async def invite(page_request: PageRequest) -> web.StreamResponse:
     """Make an invitation. Its text is shown only on the page that answers."""
     try:
-        found = await page_request.act("person.invite", {})
+        answer = await page_request.act("person.invite", {})
     except Abort as problem:
-        return await _person(page_request, _kept(problem, KNOWN))
-    if not isinstance(found.body, bytes):
+        return await _person(page_request, _keep_problem(problem, KNOWN))
+    if not isinstance(answer.body, bytes):
         raise TypeError("the answer with an invitation has no body")
-    return await _person(page_request, invitation=json.loads(found.body))
+    return await _person(page_request, invitation=json.loads(answer.body))
 
 
 async def unbind(page_request: PageRequest) -> web.StreamResponse:
@@ -135,7 +135,7 @@ def _day(text: str) -> int:
         raise FieldError("expires", "must be a day such as 2030-01-31") from error
 
 
-def _kept(problem: Abort, labels: Mapping[str, str]) -> Abort:
+def _keep_problem(problem: Abort, labels: Mapping[str, str]) -> Abort:
     """The refusal, if the page can show it. Raises the refusal itself if the person may not see the page."""
     if problem.status in {401, 403, 404}:
         raise problem
@@ -149,18 +149,18 @@ def _kept(problem: Abort, labels: Mapping[str, str]) -> Abort:
 async def _list(page_request: PageRequest, problem: Abort | None = None) -> web.Response:
     after = page_request.cursor()
     async with page_request.admin.store.read() as tx:
-        found = await tx.people(after, DEFAULT_LIMIT + 1)
-        keys = {one.id: await tx.keys(one.id) for one in found[:DEFAULT_LIMIT]}
+        people = await tx.people(after, DEFAULT_LIMIT + 1)
+        keys = {one.id: await tx.keys(one.id) for one in people[:DEFAULT_LIMIT]}
         rule = await page_request.admin.consent.rule(tx)
     rows = [
-        {"person": one, "keys": len(keys[one.id]), "ends": _next_end(keys[one.id])} for one in found[:DEFAULT_LIMIT]
+        {"person": one, "keys": len(keys[one.id]), "ends": _next_end(keys[one.id])} for one in people[:DEFAULT_LIMIT]
     ]
     return page_request.show(
         "people.html",
         status=200 if problem is None else problem.status,
         problem=problem,
         rows=rows,
-        following=found[DEFAULT_LIMIT - 1].number if len(found) > DEFAULT_LIMIT else None,
+        following=people[DEFAULT_LIMIT - 1].number if len(people) > DEFAULT_LIMIT else None,
         first=not after,
         roles=_roles(),
         rule=rule,
@@ -175,7 +175,6 @@ def _next_end(keys: Sequence[ApiKey]) -> int | None:
 
 
 def _roles() -> list[tuple[str, str]]:
-    """The roles, with the permissions of each."""
     return [
         (role.value, ", ".join(one.value for one in Permission if one in granted))
         for role, granted in PERMISSIONS.items()

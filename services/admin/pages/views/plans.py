@@ -28,10 +28,10 @@ async def new(page_request: PageRequest) -> web.StreamResponse:
 
 async def create(page_request: PageRequest) -> web.StreamResponse:
     """Make a draft of the plan. If the button only previews, show what it costs instead."""
-    return await sent(page_request, None)
+    return await save_plan(page_request, None)
 
 
-async def sent(page_request: PageRequest, question: Question | None) -> web.StreamResponse:
+async def save_plan(page_request: PageRequest, question: Question | None) -> web.StreamResponse:
     """Save the plan that was sent, of a new question or of this one; or show what it costs."""
     text = page_request.form.get(WHAT, "")
     try:
@@ -39,8 +39,8 @@ async def sent(page_request: PageRequest, question: Question | None) -> web.Stre
         if page_request.form.get("do") == "look":
             return await form(page_request, text, question, forecast=await _forecast(page_request, body))
         if question is None:
-            found = await page_request.act("plan.create", body)
-            place = found.headers["Location"].removeprefix("/v1")
+            answer = await page_request.act("plan.create", body)
+            place = answer.headers["Location"].removeprefix("/v1")
         else:
             await page_request.act("plan.edit", body, f'"{page_request.form.get("revision", "")}"')
             place = f"/questions/{question.id}"
@@ -83,7 +83,6 @@ async def form(
 
 
 def text_of_plan(question: Question) -> str:
-    """The plan of a question, for the form."""
     return json.dumps(json.loads(question.text), indent=2, ensure_ascii=False)
 
 
@@ -91,16 +90,20 @@ async def _forecast(page_request: PageRequest, body: dict[str, Any]) -> dict[str
     """What the plan would cost: its claim, and pairs of a label and a value. It reads the plan as saving does."""
     plan = Plan.from_body(body)
     page_request.admin.publishing.require_run(plan)
-    found = (await page_request.admin.planner.forecast(page_request.who.person.id, plan))["forecast"]
-    return {"epsilon": found["epsilon"], "delta": found["delta"], "facts": plan_facts(plan) + forecast_facts(found)}
+    forecast = (await page_request.admin.planner.forecast(page_request.who.person.id, plan))["forecast"]
+    return {
+        "epsilon": forecast["epsilon"],
+        "delta": forecast["delta"],
+        "facts": plan_facts(plan) + forecast_facts(forecast),
+    }
 
 
 def _body(text: str) -> dict[str, Any]:
     """The JSON of a plan. Raises ``DecodeError``."""
-    found = parse_json(text.encode(), WHAT)
-    if not isinstance(found, dict):
+    body = parse_json(text.encode(), WHAT)
+    if not isinstance(body, dict):
         raise DecodeError("a plan is a JSON object with members")
-    return found
+    return body
 
 
 def _problem(page_request: PageRequest, error: Abort | DecodeError | UsageError) -> Abort:

@@ -11,7 +11,7 @@ from aiohttp import web
 from services.admin.api.calls import Admin
 from services.admin.handlers.recipes import document_of
 from services.admin.pages.charts import Fill, answers, over_time
-from services.admin.pages.claims import continued
+from services.admin.pages.claims import describe_adversary
 from services.admin.pages.page_requests import PageRequest
 from services.admin.pages.survey_labels import plain
 from services.admin.questions.releases import Release
@@ -85,13 +85,13 @@ def release_row(document: Mapping[str, Any], question: str | None = None) -> dic
 
 def _price(privacy: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Who might look at a contribution, with the condition of the claim, and epsilon as stated."""
-    found: list[tuple[str, Any]] = []
+    rows: list[tuple[str, Any]] = []
     for name, epsilon in privacy.get("by_adversary", {}).items():
         one = adversary(name)
         known = one is not None and ("n" in privacy or one.condition is None)
         who = one.words.format(n=privacy.get("n")) if one is not None and known else plain(name)
-        found.append((continued(who, found[-1][0] if found else ""), epsilon))
-    return found
+        rows.append((describe_adversary(who, rows[-1][0] if rows else ""), epsilon))
+    return rows
 
 
 def unit_of(document: Mapping[str, Any]) -> str:
@@ -118,8 +118,8 @@ async def running_of(page_request: PageRequest) -> list[dict[str, Any]]:
         hashes = others
     async with admin.store.read() as tx:
         own = await tx.questions_of(hashes)
-    found = await asyncio.gather(*(yield_row(admin, one) for one in hashes))
-    return [{**row, "word": row["state"], "question": own.get(row["hash"])} for row in found if row is not None]
+    yields = await asyncio.gather(*(yield_row(admin, one) for one in hashes))
+    return [{**row, "word": row["state"], "question": own.get(row["hash"])} for row in yields if row is not None]
 
 
 async def _by_command(admin: Admin, here: Sequence[str]) -> list[str] | None:

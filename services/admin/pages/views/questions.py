@@ -12,7 +12,7 @@ from services.admin.base.problems import Problem, refuse
 from services.admin.handlers.questions import names_of
 from services.admin.pages.claims import claim_rows
 from services.admin.pages.page_requests import PageRequest
-from services.admin.pages.preview import Preview, judged
+from services.admin.pages.preview import Preview, judge
 from services.admin.pages.run_facts import forecast_facts, plan_facts
 from services.admin.pages.survey_fields import CHOICES_OF, FIELDS, fields_of
 from services.admin.pages.survey_labels import chosen, told_fields, told_members
@@ -31,7 +31,7 @@ from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
 from tacit.recipe.writing.survey_table import SurveyField, Value
 from tacit.service.http.paging import DEFAULT_LIMIT
-from tacit.time_format import when
+from tacit.time_format import format_utc
 
 ROUNDS: Final = 50
 """How many of the newest submissions and approvals of a question are shown."""
@@ -41,18 +41,18 @@ SUBMITTED, APPROVED = "question.submit", "question.approve"
 ACTS: Final = ("submit", "approve", "publish", "collect", "end", "delete", "signature")
 
 
-async def listed(page_request: PageRequest) -> web.StreamResponse:
+async def list_questions(page_request: PageRequest) -> web.StreamResponse:
     """A page of questions in one state or in all, in the order in which they were written."""
     stated = page_request.request.query.get("state", "")
     if stated and stated not in set(QuestionState):
         raise DecodeError(f"state must be one of {', '.join(QuestionState)}")
     after = page_request.cursor()
     async with page_request.admin.store.read() as tx:
-        found = await tx.questions(after, DEFAULT_LIMIT + 1, QuestionState(stated) if stated else None)
-        names = await names_of(tx, found)
+        questions = await tx.questions(after, DEFAULT_LIMIT + 1, QuestionState(stated) if stated else None)
+        names = await names_of(tx, questions)
         counts = await tx.question_counts()
-    page = [row_of(one, names, page_request.admin.now) for one in found[:DEFAULT_LIMIT]]
-    following = found[DEFAULT_LIMIT - 1].number if len(found) > DEFAULT_LIMIT else None
+    page = [row_of(one, names, page_request.admin.now) for one in questions[:DEFAULT_LIMIT]]
+    following = questions[DEFAULT_LIMIT - 1].number if len(questions) > DEFAULT_LIMIT else None
     return page_request.show(
         "questions.html", rows=page, following=following, first=not after, chosen=stated,
         states=[(state.value, counts.get(state, 0)) for state in QuestionState],
@@ -91,7 +91,7 @@ def waits_for(question: Question) -> str:
     return ""
 
 
-async def shown(page_request: PageRequest) -> web.StreamResponse:
+async def show_question(page_request: PageRequest) -> web.StreamResponse:
     """Render the page of the question whose id is in the path."""
     return await _page(page_request)
 
@@ -145,10 +145,10 @@ async def _page(page_request: PageRequest, problem: Abort | None = None) -> web.
     recipe, series = (fixed, None) if isinstance(fixed, Recipe) else (None, fixed)
     published = question.position is not None and series is None
     filled = await yield_row(admin, question.recipe_hash) if published else None
-    found, trouble = await releases_of(admin, question.recipe_hash) if published else ([], "")
+    releases, trouble = await releases_of(admin, question.recipe_hash) if published else ([], "")
     preview = Preview()
     if fixed is None and question.state is not QuestionState.ENDED:
-        preview = await judged(admin, page_request.who.person.id, asked, preview)
+        preview = await judge(admin, page_request.who.person.id, asked, preview)
     return page_request.show(
         "question.html", status=200 if problem is None else problem.status, problem=problem,
         told=told_members(problem) if question.trains else told_fields(problem),
@@ -162,7 +162,7 @@ async def _page(page_request: PageRequest, problem: Abort | None = None) -> web.
         searches=question.becomes_series and not question.trains,
         trains=question.trains,
         forecast=await _forecast(page_request, asked),
-        steps=_steps(question, names, fixed, admin.now, found, acts),
+        steps=_steps(question, names, fixed, admin.now, releases, acts),
         rounds=_rounds(acts, names),
         buttons=_buttons(page_request, question),
         by_passkey=by_passkey,
@@ -171,7 +171,7 @@ async def _page(page_request: PageRequest, problem: Abort | None = None) -> web.
         published=published,
         ended=fixed is not None and fixed.interval.end <= admin.now,
         filled=filled,
-        releases=[release_row(one) for one in found],
+        releases=[release_row(one) for one in releases],
         trouble=trouble,
         claims=_claims(fixed) or preview.claims,
         preview=preview,
@@ -191,10 +191,10 @@ async def _forecast(page_request: PageRequest, asked: Asked) -> list[tuple[str, 
     if not isinstance(asked, Plan):
         return []
     try:
-        found = await page_request.admin.planner.forecast(page_request.who.person.id, asked)
+        forecast = await page_request.admin.planner.forecast(page_request.who.person.id, asked)
     except (Abort, UsageError):
         return []
-    return forecast_facts(found["forecast"])
+    return forecast_facts(forecast["forecast"])
 
 
 def _buttons(page_request: PageRequest, question: Question) -> dict[str, bool]:
@@ -290,7 +290,7 @@ def _fact(field: SurveyField, said: str) -> str:
     """The value of a field, for readers."""
     if field.path in CHOICES_OF:
         return chosen(said)
-    return when(int(said)) if field.value is Value.MOMENT else said
+    return format_utc(int(said)) if field.value is Value.MOMENT else said
 
 
 def _facts_of_round(recipe: Recipe) -> list[tuple[str, str]]:
@@ -299,7 +299,7 @@ def _facts_of_round(recipe: Recipe) -> list[tuple[str, str]]:
     facts = [("Metric", recipe.question.metric), ("Model", recipe.model)]
     if place is not None:
         facts.append(("Round", f"{place.index + 1:,}"))
-    facts.append(("Reports", f"{when(recipe.interval.start)} to {when(recipe.interval.end)}"))
+    facts.append(("Reports", f"{format_utc(recipe.interval.start)} to {format_utc(recipe.interval.end)}"))
     if isinstance(spec, Prefixes) and candidates is not None:
         told = [label_of(spec, one, candidates.bits) for one in candidates.prefixes[:MOST_PREFIXES]]
         more = len(candidates.prefixes) - len(told)

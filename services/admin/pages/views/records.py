@@ -46,8 +46,8 @@ async def entry(page_request: PageRequest) -> web.StreamResponse:
         leaf = SignedLeaf.decode(whole.tree.entries[index])
     body = "" if leaf is None else json.dumps(leaf.body, indent=1, ensure_ascii=False)
     series = leaf.body.get("series") if leaf is not None and leaf.type is LeafType.RECIPE else None
-    found = series.get("hash") if isinstance(series, dict) else None
-    return page_request.show("entry.html", proof=proof_of(whole, index), leaf=leaf, body=body, series=found)
+    series_hash = series.get("hash") if isinstance(series, dict) else None
+    return page_request.show("entry.html", proof=proof_of(whole, index), leaf=leaf, body=body, series=series_hash)
 
 
 async def ledger(page_request: PageRequest) -> web.StreamResponse:
@@ -62,12 +62,12 @@ async def ledger(page_request: PageRequest) -> web.StreamResponse:
 async def keys(page_request: PageRequest) -> web.StreamResponse:
     """The keys in the log, and the visitor's own API keys, with their expiry."""
     admin = page_request.admin
-    found = keys_in(await admin.log.live(), admin)
+    keys_document = keys_in(await admin.log.live(), admin)
     async with admin.store.read() as tx:
         own = await tx.keys(page_request.who.person.id)
     sets = [
-        {"id": "tokens", "title": "Token keys of the issuer", "counted": "Epoch", "rows": found.issuer},
-        {"id": "gateway", "title": "Keys of the gateway", "counted": "Period", "rows": found.gateway},
+        {"id": "tokens", "title": "Token keys of the issuer", "counted": "Epoch", "rows": keys_document.issuer},
+        {"id": "gateway", "title": "Keys of the gateway", "counted": "Period", "rows": keys_document.gateway},
     ]
     return page_request.show("keys.html", sets=sets, own=own)
 
@@ -94,8 +94,10 @@ async def audit(page_request: PageRequest) -> web.StreamResponse:
 
 async def fleet(page_request: PageRequest) -> web.StreamResponse:
     """The newest counts of the deployment."""
-    found = await fleet_of(page_request.admin)
+    fleet_document = await fleet_of(page_request.admin)
     async with page_request.admin.store.read() as tx:
-        questions = await tx.questions_of([row.hash for row in found.report.recipes] if found.report else [])
-    quiet = found.devices is not None and page_request.admin.now - found.devices.at > QUIET_SECONDS
-    return page_request.show("fleet.html", fleet=found, questions=questions, quiet=quiet)
+        questions = await tx.questions_of(
+            [row.hash for row in fleet_document.report.recipes] if fleet_document.report else []
+        )
+    quiet = fleet_document.devices is not None and page_request.admin.now - fleet_document.devices.at > QUIET_SECONDS
+    return page_request.show("fleet.html", fleet=fleet_document, questions=questions, quiet=quiet)

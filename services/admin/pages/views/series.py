@@ -115,7 +115,7 @@ ANSWERS = 6
 """How many answers have a column in the table."""
 
 
-async def listed(page_request: PageRequest) -> web.StreamResponse:
+async def list_series(page_request: PageRequest) -> web.StreamResponse:
     """A page of the log's series."""
     after = page_request.cursor()
     page = page_of(await page_request.admin.followed_log.live(), after, DEFAULT_LIMIT)
@@ -125,14 +125,14 @@ async def listed(page_request: PageRequest) -> web.StreamResponse:
 async def draft(page_request: PageRequest) -> web.StreamResponse:
     """Draft the next round, and open its question; if somebody has drafted it before, open that one."""
     try:
-        found = await page_request.act("round.create", {})
+        answer = await page_request.act("round.create", {})
     except Abort as problem:
         if problem.type == Problem.ROUND_DRAFTED.uri:
             raise web.HTTPSeeOther(f"/questions/{problem.extensions['question']}") from problem
         if problem.status in {401, 404}:
             raise
         return await _page(page_request, problem)
-    raise web.HTTPSeeOther(found.headers["Location"].removeprefix("/v1"))
+    raise web.HTTPSeeOther(answer.headers["Location"].removeprefix("/v1"))
 
 
 async def end(page_request: PageRequest) -> web.StreamResponse:
@@ -146,7 +146,7 @@ async def end(page_request: PageRequest) -> web.StreamResponse:
     raise web.HTTPSeeOther(f"/series/{page_request.part('hash')}")
 
 
-async def shown(page_request: PageRequest) -> web.StreamResponse:
+async def show_series(page_request: PageRequest) -> web.StreamResponse:
     """Render the page of the series whose hash is in the path."""
     return await _page(page_request)
 
@@ -199,12 +199,12 @@ async def _page(page_request: PageRequest, problem: Abort | None = None) -> web.
 
 def _can_end(page_request: PageRequest, live: LiveLog, series_hash: str) -> bool:
     """Whether the visitor may end the series here: it goes on, and is this organisation's, whose key is here."""
-    found = next(one for one in live.series if one.series.hash_text == series_hash)
+    series = next(one for one in live.series if one.series.hash_text == series_hash)
     key, goes_on = (
         page_request.admin.publishing.signs_with,
-        found.ended is None and found.series.interval.end > page_request.admin.now,
+        series.ended is None and series.series.interval.end > page_request.admin.now,
     )
-    own = key is not None and b64url(key) == found.series.probe.parties.analyst.signing_key
+    own = key is not None and b64url(key) == series.series.probe.parties.analyst.signing_key
     return page_request.may("operate") and goes_on and own
 
 

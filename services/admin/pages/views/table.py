@@ -8,7 +8,7 @@ from aiohttp import web
 
 from services.admin.base.problems import Problem, refuse
 from services.admin.pages.assets import add_assets
-from services.admin.pages.page_requests import SIGN_IN, Page, refused, serve
+from services.admin.pages.page_requests import SIGN_IN, Page, refusal_page, serve
 from services.admin.pages.views import (
     api,
     editor,
@@ -35,26 +35,26 @@ PAGES: Final = (
     Page("POST", SIGN_IN, entry.enter, None),
     Page("POST", f"{SIGN_IN}/openid", entry.depart, None),
     Page("GET", f"{SIGN_IN}/openid/return", entry.arrive, None),
-    Page("GET", "/docs", api.shown, None),
-    Page("GET", "/passkeys", passkeys.listed),
+    Page("GET", "/docs", api.show_api, None),
+    Page("GET", "/passkeys", passkeys.list_passkeys),
     Page("POST", "/passkeys", passkeys.add),
     Page("POST", "/sign-out", entry.leave, home="/"),
-    Page("GET", "/questions", questions.listed),
+    Page("GET", "/questions", questions.list_questions),
     Page("GET", "/questions/new", editor.new, Permission.WRITE),
     Page("POST", "/questions/new", editor.create, Permission.WRITE),
-    Page("POST", "/questions/preview", editor.looked, Permission.WRITE, part=True),
+    Page("POST", "/questions/preview", editor.preview_form, Permission.WRITE, part=True),
     Page("GET", "/plans/new", plans.new, Permission.WRITE),
     Page("POST", "/plans/new", plans.create, Permission.WRITE),
-    Page("GET", _QUESTION, questions.shown),
+    Page("GET", _QUESTION, questions.show_question),
     Page("GET", f"{_QUESTION}/edit", editor.edit, Permission.WRITE),
     Page("POST", f"{_QUESTION}/edit", editor.save, Permission.WRITE),
     Page("POST", f"{_QUESTION}/{{act}}", questions.act, home=_QUESTION),
     Page("GET", "/results", published.results),
-    Page("GET", "/series", series.listed),
-    Page("GET", "/series/{hash}", series.shown),
+    Page("GET", "/series", series.list_series),
+    Page("GET", "/series/{hash}", series.show_series),
     Page("POST", "/series/{hash}/rounds", series.draft, Permission.WRITE, home="/series/{hash}"),
     Page("POST", "/series/{hash}/end", series.end, Permission.OPERATE, home="/series/{hash}"),
-    Page("GET", "/jobs", jobs.listed),
+    Page("GET", "/jobs", jobs.list_jobs),
     Page("POST", "/jobs/{id}/retry", jobs.retry, Permission.OPERATE, home="/jobs"),
     Page("GET", "/fleet", records.fleet),
     Page("GET", "/ledger", records.ledger),
@@ -62,9 +62,9 @@ PAGES: Final = (
     Page("GET", "/log/{index}", records.entry),
     Page("GET", "/keys", records.keys),
     Page("GET", "/audit", records.audit, Permission.AUDIT),
-    Page("GET", "/people", people.listed, Permission.PEOPLE),
+    Page("GET", "/people", people.list_people, Permission.PEOPLE),
     Page("POST", "/people", people.add, Permission.PEOPLE),
-    Page("GET", _PERSON, people.shown, Permission.PEOPLE),
+    Page("GET", _PERSON, people.show_person, Permission.PEOPLE),
     Page("POST", _PERSON, people.change, Permission.PEOPLE),
     Page("POST", f"{_PERSON}/invitation", people.invite, Permission.PEOPLE, home=_PERSON),
     Page("POST", f"{_PERSON}/unbind", people.unbind, Permission.PEOPLE, home=_PERSON),
@@ -86,4 +86,4 @@ def add_pages(app: web.Application) -> None:
 
 
 async def _nowhere(request: web.Request) -> web.StreamResponse:
-    return refused(request, None, refuse(Problem.NOT_FOUND, "there is no page at this address"))
+    return refusal_page(request, None, refuse(Problem.NOT_FOUND, "there is no page at this address"))
