@@ -295,6 +295,15 @@ def test_a_device_installs_little_and_its_agent_works_without_a_stack(device: In
     assert (config.parent / "agent.sqlite3").exists()
 
 
+def test_an_application_with_an_agent_inside_needs_no_extra(device: Installed, unstarted: Layout) -> None:
+    (config,) = provision_agents(unstarted, 1, OsEntropy(), time.time())
+    program = ROOT / "examples" / "embedding" / "diary.py"
+    done = device.run("python", str(program), "--config", str(config), "--seconds", "1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "log-trouble" in done.stdout
+    assert device.run("python", "-c", "import tacit.client").stderr == ""
+
+
 def test_what_a_device_has_not_is_one_line(device: Installed, pure_wheel: Path, unstarted: Layout) -> None:
     (config,) = provision_agents(unstarted, 1, OsEntropy(), time.time())
     told = {"host": "127.0.0.1", "port": 9, "delay_seconds": 1, "operator": "broker", "tls": False}
