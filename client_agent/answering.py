@@ -15,17 +15,14 @@ from client_agent.coin import coin
 from client_agent.data import audience
 from client_agent.data.sources import READ_SECONDS, DataSource, Reading, Value, read
 from client_agent.journal import AgentStore, Fact, note
-from client_agent.panprivate.watches import Watches
 from client_agent.training import Ask, Trainer
 from tacit.extension_points import WATCHED_STATE
 from tacit.methods.base.method import Answer, Measurement
-from tacit.models.devices import device_side
 from tacit.ports import Clock, Entropy
 from tacit.recipe import derive
 from tacit.recipe.encoder import MISSING, encoder_of, misread
 from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
-from tacit.recipe.watch_work import is_watched
 
 READ_TOGETHER = 4
 """How many data are read concurrently; beside them, one round at a time trains."""
@@ -137,11 +134,23 @@ def _trouble(recipe: Recipe, reading: Reading) -> str:
     return f"{question.metric}: {why}" if why else ""
 
 
+class States(Protocol):
+    """The states that a device keeps of watched events (``client_agent.panprivate.watches``)."""
+
+    def expect(self, recipe: Recipe) -> None:
+        """Watch for the recipe from now on."""
+        ...
+
+    def state(self, recipe: Recipe) -> bytes:
+        """The state from which the recipe's answer is made."""
+        ...
+
+
 class KeptStates:
     """States of watched events. They are read when the recipe's interval begins and no sooner, so that all steps are
     over."""
 
-    def __init__(self, watches: Watches) -> None:
+    def __init__(self, watches: States) -> None:
         self._watches = watches
 
     def check(self, recipe: Recipe) -> None:
@@ -171,7 +180,7 @@ class AnswerSources:
 
     def of(self, recipe: Recipe) -> Origin:
         """Where the reply to ``recipe`` comes from."""
-        return self.kept if is_watched(recipe) else self.data
+        return self.kept if derive.is_watched(recipe) else self.data
 
     async def replies(self, recipes: Sequence[Recipe], seconds: float) -> list[Reply]:
         """The replies to ``recipes``, in order."""
@@ -207,7 +216,7 @@ class StateReply:
         """The randomizer applied to the encrypted state, if the coin (or ``chosen``) says so."""
         if not (coin(self.recipe.sampling.rate_of(MISSING), entropy) if chosen is None else chosen):
             return None, ""
-        return device_side(self.recipe.model).randomised(self.recipe, self.state, entropy), ""
+        return WATCHED_STATE["side-of"](self.recipe).randomised(self.recipe, self.state, entropy), ""
 
 
 def draw_answer(

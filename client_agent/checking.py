@@ -11,10 +11,10 @@ from client_agent.data import audience
 from client_agent.data.sources import Reading, open_source, read
 from tacit.adapters.disk.files import read_bounded
 from tacit.errors import DecodeError, UsageError
+from tacit.recipe.derive import is_watched
 from tacit.recipe.encoder import misread
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import parse_policy
-from tacit.recipe.watch_work import is_watched
 from tacit.service.base.config_files import MOST_BYTES
 from tacit.service.base.secret_files import read_secret
 from tacit.tokens.attestation import SoftwareDevice

@@ -138,6 +138,7 @@ PAN_PRIVACY: Final[ByName[Any]] = ByName(
 WATCHED_STATE: Final[ByName[Any]] = ByName(
     {
         "plan-of": "client_agent.panprivate.recipes:plan_of",
+        "side-of": "client_agent.panprivate.recipes:watched_side",
         "watch": "client_agent.panprivate.watch:EventWatch",
         "erase-file": "client_agent.panprivate.slots:erase_file",
     }

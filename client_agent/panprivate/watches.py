@@ -19,8 +19,8 @@ from tacit.errors import TacitError, UsageError
 from tacit.extension_points import WATCHED_STATE
 from tacit.ports import Clock, Entropy
 from tacit.recipe.model import Recipe
-from tacit.recipe.policy import Policy
-from tacit.recipe.watch_work import MAX_WORK, most_of, work_per_second
+from tacit.recipe.policy import MAX_WATCH_WORK, Policy
+from tacit.recipe.watch_work import most_of, work_per_second
 
 if TYPE_CHECKING:
     from client_agent.panprivate.slots import Disk
@@ -58,7 +58,7 @@ class Watches:
         clock: Clock,
         entropy: Entropy,
         disk: Disk | None = None,
-        work: int = MAX_WORK,
+        work: int = MAX_WATCH_WORK,
         policy: Policy | None = None,
     ) -> None:
         self._folder, self._clock, self._entropy, self._disk = folder, clock, entropy, disk

@@ -19,11 +19,10 @@ from infra.stacks.layout import Layout
 from tacit.adapters.disk.files import read_bounded
 from tacit.errors import UsageError
 from tacit.methods.base.statistics import STATISTICS
-from tacit.recipe.derive import design_of
+from tacit.recipe.derive import design_of, is_watched
 from tacit.recipe.encoder import encoder_of, labels
 from tacit.recipe.encoder_specs import Attributes, Domain, Number
 from tacit.recipe.model import Recipe
-from tacit.recipe.watch_work import is_watched
 from tacit.service.base.config_files import load_config
 
 MOST_BYTES: Final = 1 << 16

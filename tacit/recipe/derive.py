@@ -228,6 +228,11 @@ def _cells_of(question: Question) -> int:
     return encoder.most + 1 if isinstance(encoder, Occurrences) and one_hot else 1
 
 
+def is_watched(recipe: Recipe) -> bool:
+    """Whether devices watch an event for the recipe, and answer from the state that they kept."""
+    return bool(form_of(recipe.model).watched)
+
+
 def design_of(recipe: Recipe) -> SampleDesign:
     """The probabilities with which devices send. Raises refusal ``sampling-rate``."""
     try:

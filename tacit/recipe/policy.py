@@ -23,7 +23,6 @@ from tacit.ohttp import LARGE_CLASSES, SIZE_CLASSES
 from tacit.recipe.encoder_specs import MAX_SUM
 from tacit.recipe.fields import parse_file
 from tacit.recipe.member_types import AttributeName, AttributeValue, DecimalText, Positive
-from tacit.recipe.watch_work import MAX_WORK
 from tacit.tlog.canonical import validate
 from tacit.tlog.checkpoint import LogPolicy, NoteKey
 from tacit.tlog.cosignature import Quorum, witness_key
@@ -90,6 +89,11 @@ def upload_limits(max_upload: int) -> dict[str, int]:
     return {} if max_upload == UPLOADS[0] else {"max_upload": max_upload, "max_length": MAX_SUM}
 
 
+MAX_WATCH_WORK = 1_000
+"""A device's limit for everything that it watches, in multiplications of group elements a second: where one takes 100
+microseconds including overhead, a tenth of a core."""
+
+
 class Policy(Part):
     """Floors, caps and allow lists. Epsilons and delta are decimal strings."""
 
@@ -135,7 +139,7 @@ class Policy(Part):
     max_watch_seconds: Positive = 366 * 86400
     """Longest time in seconds from the first step in which devices watch an event to the beginning of the interval:
     devices keep a state for the recipe that long."""
-    max_watch_work: Positive = MAX_WORK
+    max_watch_work: Positive = MAX_WATCH_WORK
     """Most multiplications of group elements per second that watching may cost a device: for one recipe, and for
     everything that a device watches together."""
     max_upload: Literal[262_144, 1_048_576, 4_194_304] = 262_144

@@ -12,17 +12,9 @@ from tacit.models.forms import form_of
 from tacit.recipe.encoder_specs import Occurrences
 from tacit.recipe.model import Recipe
 
-MAX_WORK = 1_000
-"""A device's limit for everything that it watches, in multiplications per second: where one takes 100 microseconds
-including overhead, a tenth of a core."""
 _PER_CIPHERTEXT = 2
 _AT_THE_END = 1
 """The update that is written when a step has ended."""
-
-
-def is_watched(recipe: Recipe) -> bool:
-    """Whether devices watch an event for the recipe, and answer from the state that they kept."""
-    return bool(form_of(recipe.model).watched)
 
 
 def most_of(recipe: Recipe) -> int:

@@ -7,6 +7,7 @@ import pickle
 import numpy as np
 import pytest
 
+from client_agent.panprivate.recipes import watched_side
 from infra.lab.devices.events import (
     DrawnEvents,
     Opened,
@@ -20,7 +21,6 @@ from infra.lab.kit.reports import issuer_key
 from infra.lab.kit.watched import CELLS, MOST, ONE, STEPS, TWO, WatchingKit
 from tacit.errors import UsageError
 from tacit.methods.flips import Flips
-from tacit.models.devices import device_side
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.recipe.derive import randomizer_of, task_of
 from tacit.recipe.encoder_specs import Occurrences
@@ -49,7 +49,7 @@ def test_what_is_opened_is_the_randomised_answer_to_the_stream(model: str, stati
         body["randomizer"]["epsilon0"] = "40"
         recipe = Recipe.from_body(body)
     task = None if model == ONE else task_of(recipe, issuer_key().token_key.spki)
-    side = device_side(recipe.model)
+    side = watched_side(recipe)
     opened, stored, entropy = Opened(recipe, task, keys_of(model)), side.stored(recipe), SeededEntropy(5)
     method, most = randomizer_of(recipe), asked(recipe)[1].most
     for stream in STREAMS:

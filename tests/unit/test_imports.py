@@ -45,3 +45,33 @@ def test_no_two_folders_import_each_other_in_a_circle(configured: dict[str, Any]
 def test_every_package_of_the_wheel_and_the_tests_are_under_the_contracts(configured: dict[str, Any]) -> None:
     packages = configured["hatch"]["build"]["targets"]["wheel"]["packages"]
     assert sorted(configured["importlinter"]["root_packages"]) == sorted([*packages, "tests"])
+
+
+FEATURES = {
+    "learning": (r"(\w+\.)*(learning|learn\w*)(\.\w+)*", 23),
+    "pan-private": (
+        r"(\w+\.)*(panprivate|pan_private|pan_private_single|watch_work|watched_outlook)(\.\w+)*"
+        r"|tacit\.rules\.watching|tacit\.models\.interfaces\.watched",
+        9,
+    ),
+    "shuffled": (r"(\w+\.)*(shuffler|shuffled\w*)(\.\w+)*", 13),
+    "search": (r"(\w+\.)*(succinct|succinct_histogram|prefix_rounds|search\w*)(\.\w+)*", 9),
+}
+"""The rooms of each feature, and how many modules outside them import from them: a number that only goes down. What is
+found by name (``tacit.extension_points``) is no import."""
+
+
+@pytest.mark.parametrize("feature", FEATURES)
+def test_few_modules_import_a_feature_from_outside_its_rooms(feature: str, configured: dict[str, Any]) -> None:
+    packages = [one for one in configured["importlinter"]["root_packages"] if one != "tests"]
+    graph = grimp.build_graph(*packages, cache_dir=None)
+    pattern, most = FEATURES[feature]
+    rooms = {module for module in graph.modules if re.fullmatch(pattern, module)}
+    outside = {
+        importer
+        for module in rooms
+        for importer in graph.find_modules_that_directly_import(module)
+        if importer not in rooms and not importer.startswith("infra.lab.")
+    }
+    assert len(rooms) > 3
+    assert len(outside) <= most, sorted(outside)

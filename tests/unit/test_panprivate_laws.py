@@ -11,14 +11,13 @@ from math import prod
 import pytest
 
 from client_agent.answering import StateReply
-from client_agent.panprivate.recipes import plan_of
+from client_agent.panprivate.recipes import plan_of, watched_side
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.recipes import changed
 from tacit.methods.base.draws import ONE, epsilon0_from, keep_threshold
 from tacit.methods.flips import Flips
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
-from tacit.models.devices import device_side
 from tacit.models.interfaces.watched import Stored
 from tacit.panprivate.discrete_logarithm import DiscreteLogarithm
 from tacit.panprivate.elgamal import Ciphertext
@@ -91,7 +90,7 @@ def numbers(recipe: Recipe, cells: Sequence[Ciphertext] | Sequence[SharedCell]) 
         shared = [cell for cell in cells if isinstance(cell, SharedCell)]
         vdaf = Prio3CountVec(2, len(shared))
         keys = (KIT.shared_keys["leader"], KIT.shared_keys["helper"])
-        context = device_side(recipe.model).stored(recipe).machine.sharing.context  # type: ignore[union-attr]
+        context = watched_side(recipe).stored(recipe).machine.sharing.context  # type: ignore[union-attr]
         expanded = []
         for agg_id, (key, sealed) in enumerate(zip(keys, sealed_shares(shared), strict=True)):
             share = vdaf.decode_input_share(agg_id, opened_share(key, agg_id, len(shared), sealed))

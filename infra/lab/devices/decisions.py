@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from client_agent.coin import COIN_BITS, coin, coin_threshold
+from client_agent.panprivate.recipes import watched_side
 from infra.lab.devices.additions import NUMBER, Numbers, messages_of
 from infra.lab.devices.events import Opened, kept
 from infra.lab.devices.noise_shares import randomise_all
@@ -23,7 +24,6 @@ from infra.lab.devices.population import Data, Population
 from tacit.methods.base.method import Answer, Measurement, Method
 from tacit.methods.flips import Flips
 from tacit.methods.shuffled import ShuffledCounts
-from tacit.models.devices import device_side
 from tacit.models.interfaces.watched import RandomisedCells
 from tacit.ports import Entropy
 from tacit.recipe.model import Recipe
@@ -156,7 +156,7 @@ def randomise(decided: Decided, randomizer: Method, entropy: Entropy) -> tuple[l
 def watched(decided: Decided, recipe: Recipe, opened: Opened, entropy: Entropy) -> list[Randomised]:
     """Return the randomised cells of the sampled devices, made from the state that each kept over its stream of
     events."""
-    side, answers = device_side(recipe.model), []
+    side, answers = watched_side(recipe), []
     stored = side.stored(recipe)
     for device, stream in zip(decided.sampled.tolist(), decided.answers, strict=True):
         if isinstance(stream, tuple):

@@ -44,7 +44,7 @@ from tacit.models.devices import device_side
 from tacit.panprivate.elgamal import PrivateKey
 from tacit.ports import Clock, Entropy, Transport
 from tacit.recipe import derive
-from tacit.recipe.watch_work import is_watched
+from tacit.recipe.derive import is_watched
 from tacit.tokens.software_root import SoftwareRoot
 
 JOURNAL_BATCH = 256

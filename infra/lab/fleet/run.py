@@ -42,10 +42,10 @@ from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import UsageError
 from tacit.extras import missing_extra
 from tacit.ports import Transport
+from tacit.recipe.derive import is_watched
 from tacit.recipe.encoder_specs import Update
 from tacit.recipe.model import Recipe
 from tacit.recipe.training import External, read_round_model
-from tacit.recipe.watch_work import is_watched
 
 DIGITS: Final = "digits"
 SEED: Final = 1

@@ -23,9 +23,9 @@ from client_agent.panprivate.state_files import FOLDER
 from infra.lab.intruder.attackers import ATTACKERS, Attacker, BestFeature
 from infra.lab.intruder.traces import ONCE, CountedEntropy, Moment, Moments, SeenDisk, Trace, mark_unread
 from infra.lab.kit.clock import SimClock
+from tacit.recipe.derive import is_watched
 from tacit.recipe.encoder_specs import Occurrences
 from tacit.recipe.model import Recipe
-from tacit.recipe.watch_work import is_watched
 
 
 @dataclass(frozen=True)

@@ -5,16 +5,12 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from tacit import bhttp
-from tacit.errors import Refusal
 from tacit.ports import Entropy
 from tacit.recipe.model import Recipe
 from tacit.tokens.binding import Preimages
-
-if TYPE_CHECKING:
-    from tacit.models.interfaces.watched import RandomisedCells, Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +78,3 @@ class DeviceSide(ABC):
         one where a shuffler takes the recipe's reports."""
         del recipe
         return self
-
-    def stored(self, recipe: Recipe) -> Stored:
-        """The form in which a device keeps the state of the event that it watches for the recipe. Raises refusal
-        ``state-key-invalid`` for keys to which nothing can be encrypted, and ``model-unsupported`` in a model whose
-        devices watch nothing."""
-        raise Refusal("model-unsupported", f"nothing is watched for a recipe of model {recipe.model}")
-
-    def randomised(self, recipe: Recipe, state: bytes, entropy: Entropy) -> RandomisedCells:
-        """The answer made from a kept ``state``: the recipe's randomizer is applied to the ciphertexts. The state is
-        not decrypted, and cannot be recognised in the answer. Raises as ``stored``."""
-        raise Refusal("model-unsupported", f"nothing is watched for a recipe of model {recipe.model}")

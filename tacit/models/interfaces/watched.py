@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from tacit.codec import unb64url
 from tacit.errors import DecodeError, Refusal
+from tacit.models.interfaces.device import DeviceSide
 from tacit.panprivate.elgamal import Ciphertext, PublicKey
 from tacit.panprivate.stored import OneServer, TwoServers
 from tacit.panprivate.two_servers import SharedCell
+from tacit.ports import Entropy
 from tacit.recipe.model import Recipe
 
 S = TypeVar("S", OneServer, TwoServers)
@@ -17,6 +20,20 @@ Stored = OneServer | TwoServers
 """How a state is kept: encrypted to one server, or shared between two."""
 RandomisedCells = Sequence[Ciphertext] | Sequence[SharedCell]
 """What is sent: ciphertexts for one server, or secret shares for two."""
+
+
+class WatchedDeviceSide(DeviceSide):
+    """The device side of a model whose devices watch an event."""
+
+    @abstractmethod
+    def stored(self, recipe: Recipe) -> Stored:
+        """The form in which a device keeps the state of the event that it watches for the recipe. Raises refusal
+        ``state-key-invalid`` for keys to which nothing can be encrypted."""
+
+    @abstractmethod
+    def randomised(self, recipe: Recipe, state: bytes, entropy: Entropy) -> RandomisedCells:
+        """The answer made from a kept ``state``: the recipe's randomizer is applied to the ciphertexts. The state is
+        not decrypted, and cannot be recognised in the answer. Raises as ``stored``."""
 
 
 def asks_whether(recipe: Recipe) -> bool:

@@ -15,7 +15,7 @@ from tacit.errors import Refusal
 from tacit.messages import Role
 from tacit.models.interfaces.device import Channel
 from tacit.models.interfaces.mixed import mix_channel
-from tacit.models.interfaces.watched import asks_whether, made_once, public_key
+from tacit.models.interfaces.watched import WatchedDeviceSide, asks_whether, made_once, public_key
 from tacit.models.pan_private.form import PanPrivate, state_aggregators
 from tacit.models.secure_aggregation.device import DapChannel, SecureAggregationDevice
 from tacit.panprivate.stored import TwoServers
@@ -52,7 +52,7 @@ class PanPrivateChannel(DapChannel):
         return b"", payloads
 
 
-class PanPrivateDevice(SecureAggregationDevice):
+class PanPrivateDevice(SecureAggregationDevice, WatchedDeviceSide):
     """The device side of model ``pan-private``."""
 
     name: ClassVar[str] = PanPrivate.name

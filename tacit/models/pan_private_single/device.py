@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import ClassVar
 
 from tacit.models.interfaces.one_server import AnalyzerChannel, AnalyzerDevice
-from tacit.models.interfaces.watched import asks_whether, made_once, public_key
+from tacit.models.interfaces.watched import WatchedDeviceSide, asks_whether, made_once, public_key
 from tacit.models.one_server import analyzer_of
 from tacit.models.pan_private_single.form import PanPrivateSingle, state_key_of
 from tacit.models.pan_private_single.task import one_server_task
@@ -34,7 +34,7 @@ class StateChannel(AnalyzerChannel):
         return b"".join(cell.encode() for cell in measurement)
 
 
-class PanPrivateSingleDevice(AnalyzerDevice):
+class PanPrivateSingleDevice(AnalyzerDevice, WatchedDeviceSide):
     """Model ``pan-private-single``."""
 
     name: ClassVar[str] = PanPrivateSingle.name

@@ -6,13 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from client_agent.panprivate.recipes import watched_side
 from infra.lab.demo.attacks.common import SPENT, Attempt, upload
 from infra.lab.kit import spoiled
 from infra.lab.kit.reports import BoundToken
 from tacit.messages import REPORT_ID_SIZE, Extension, PlaintextInputShare, Report, ReportMetadata, Role
 from tacit.messages.one_server import OneServerReport
 from tacit.methods.flips import Flips
-from tacit.models.devices import device_side
 from tacit.models.interfaces.one_server import AnalyzerChannel
 from tacit.models.interfaces.watched import RandomisedCells
 from tacit.models.pan_private.device import PanPrivateChannel
@@ -37,7 +37,7 @@ NO_BIT = "a report that decrypts to a 2 where a bit belongs"
 
 def honest_cells(recipe: Recipe, entropy: Entropy) -> RandomisedCells:
     """What a device sends on which nothing happened."""
-    side = device_side(recipe.model)
+    side = watched_side(recipe)
     return side.randomised(recipe, side.stored(recipe).initial(entropy), entropy)
 
 
@@ -95,7 +95,7 @@ class SharedThief:
 
     def _no_bit(self) -> list[SharedCell]:
         """The first cell holds 2: the Leader's share of a 1 with one more, and the proof of the 1."""
-        stored, vdaf = device_side(self.recipe.model).stored(self.recipe), Prio3CountVec(2, 1)
+        stored, vdaf = watched_side(self.recipe).stored(self.recipe), Prio3CountVec(2, 1)
         if not isinstance(stored, TwoServers):
             raise TypeError("the recipe has one server")
         sharing = stored.machine.sharing
@@ -190,7 +190,7 @@ class SingleThief(OneServerThief):
     def _beyond(self, token: BoundToken) -> Attempt:
         """A number that no honest device could have chosen."""
         method, payload = randomizer_of(self.recipe), self._payload()
-        (key,) = device_side(self.recipe.model).stored(self.recipe).keys
+        (key,) = watched_side(self.recipe).stored(self.recipe).keys
         number = method.largest + 1 if isinstance(method, Flips) else 2
         cell = key.rerandomise(
             encrypt_publicly(RISTRETTO255.times_base(RISTRETTO255.scalar(number))), self.entropy
