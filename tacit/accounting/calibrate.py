@@ -14,7 +14,7 @@ from typing import Any
 
 from tacit.accounting.device_mechanisms import Quantities
 from tacit.accounting.events import Relation
-from tacit.accounting.mechanisms import MechanismEntry, entry_of, explain, relation_of
+from tacit.accounting.mechanisms import entry_of, explain, relation_of
 from tacit.accounting.sigma import least
 from tacit.dp import parameters
 from tacit.errors import Refusal
@@ -87,7 +87,16 @@ def calibrate(
     chosen = relation_of(entry, relation)
     if not 0 < target <= parameters.MAX_EPSILON0:
         raise Refusal("calibrate-target", f"the target must be above 0 and at most {parameters.MAX_EPSILON0:g}")
-    _check(entry, solved, given)
+    can = (*entry.rising, *entry.falling)
+    if not can:
+        raise Refusal(
+            "calibrate-parameter",
+            f"{entry.name} cannot be solved: it computes a parameter from epsilon, not an epsilon",
+        )
+    if solved not in can:
+        raise Refusal("calibrate-parameter", f"{entry.name} can be solved for {', '.join(can)}, not for {solved}")
+    if solved in given:
+        raise Refusal("calibrate-parameter", f"{solved} is the parameter to find; leave it out")
     whole = entry.integral(solved)
     bounds = (WHOLE if whole else RANGES)[solved]
 
@@ -109,19 +118,6 @@ def calibrate(
             f"no {solved} from {bounds.low:g} to {bounds.high:g} keeps epsilon {target:g} with the other parameters",
         )
     return Calibration(name, chosen, solved, value, target, answer(value))
-
-
-def _check(entry: MechanismEntry, solved: str, given: Mapping[str, Any]) -> None:
-    can = (*entry.rising, *entry.falling)
-    if not can:
-        raise Refusal(
-            "calibrate-parameter",
-            f"{entry.name} cannot be solved: it computes a parameter from epsilon, not an epsilon",
-        )
-    if solved not in can:
-        raise Refusal("calibrate-parameter", f"{entry.name} can be solved for {', '.join(can)}, not for {solved}")
-    if solved in given:
-        raise Refusal("calibrate-parameter", f"{solved} is the parameter to find; leave it out")
 
 
 def _bracket(

@@ -145,16 +145,13 @@ class LogFollower(Generic[P]):
             await self._asking.step()  # a process that does not read the log closes and drops too
             return 0
         changed = 0
-        await self._fetch()
+        if await self._stored.fetch(self._admit) is None:
+            self.store.doubtful = "the database is from the past; restart the service to see what to do"
+            raise RolledBack(self.store.doubtful)
         if not self._reviewed and not self._deps.vouched.doubt():
             changed = await self._review()
         await self._send_own_leaves()
         return changed + await self.end_tasks()
-
-    async def _fetch(self) -> None:
-        if await self._stored.fetch(self._admit) is None:
-            self.store.doubtful = "the database is from the past; restart the service to see what to do"
-            raise RolledBack(self.store.doubtful)
 
     async def _admit(self, tx: CommonTx, entries: Sequence[VerifiedEntry], stored: Collection[int]) -> bool:
         self._reviewed = False  # before the commit: if its answer is lost, the leaves may still have been stored

@@ -16,12 +16,11 @@ from tacit.codec import b64url
 from tacit.errors import Fatal, Refusal
 from tacit.logview.live import LiveRecipe
 from tacit.models.parties import Server
-from tacit.ports import StateKey
 from tacit.recipe import derive
 from tacit.recipe.model import Recipe
 from tacit.roles.aggregator import Party
 from tacit.signing import SigningKey
-from tacit.task import Task, verify_key_confirmation, verify_key_of
+from tacit.task import verify_key_confirmation, verify_key_of
 from tacit.tlog.leaves import SignedLeaf
 from tacit.tlog.statements import OptIn
 from tacit.tokens.slots import TokenVerifier
@@ -123,15 +122,12 @@ class AggregatorParticipant:
         opt_in = SignedLeaf.decode(row.opt_in).body_as(OptIn)
         seed = self.identity.seed(opt_in.seed_id)
         key = find_key(self.identity.hpke_keys, task.hpke_config(self.identity.role))
-        state_key = self._state_key(task)
+        # the private key for the task's state key for us, if the task has one and we hold it
+        public = task.state_key(self.identity.role)
+        state_key = None if public is None else find_state_key(self.identity.state_keys, b64url(public))
         if seed is None or key is None or (state_key is None and task.state_key(self.identity.role) is not None):
             raise Fatal(f"a key of the active recipe {recipe.hash_text} is missing")
         verifier = TokenVerifier(task.token_key_spki, task.slot)
         verify_key = verify_key_of(seed, task.task_id, task.vdaf.VERIFY_KEY_SIZE)
         closes = task.end_seconds + retention
         return Party(task, self.identity.role, verify_key, key.key_pair, verifier, closes, state_key)
-
-    def _state_key(self, task: Task) -> StateKey | None:
-        """The private key for the task's state key for us, if the task has one and we hold it."""
-        public = task.state_key(self.identity.role)
-        return None if public is None else find_state_key(self.identity.state_keys, b64url(public))

@@ -113,8 +113,9 @@ class SqliteDatabase(Database):
         """
         if self._path is not None:
             async with self._alone(), self._engine.connect() as connection:
-                raw = await connection.get_raw_connection()
-                await _execute(raw, "PRAGMA wal_checkpoint(TRUNCATE)")
+                raw: Any = await connection.get_raw_connection()
+                cursor = await raw.driver_connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                await cursor.close()
 
     async def close(self) -> None:
         """``checkpoint``, then close every connection."""
@@ -123,11 +124,6 @@ class SqliteDatabase(Database):
             await writer.close()
         await self.checkpoint()
         await self._dispose()
-
-
-async def _execute(raw: Any, statement: str) -> None:
-    cursor = await raw.driver_connection.execute(statement)
-    await cursor.close()
 
 
 def _engine(url: URL, *, in_memory: bool) -> AsyncEngine:

@@ -47,20 +47,17 @@ class FileWriter:
         fresh = await asyncio.get_running_loop().run_in_executor(self._thread, self._insert, statement, rows)
         return [row[place] for row in fresh]
 
-    def _connect(self) -> sqlite3.Connection:
-        if self._connection is None:
-            uri = f"{self._path.absolute().as_uri()}?mode=rw"
-            self._connection = sqlite3.connect(uri, isolation_level=None, uri=True)
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-        return self._connection
-
     def _disconnect(self) -> None:
         if self._connection is not None:
             self._connection.close()
 
     def _insert(self, statement: str, rows: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-        connection = self._connect()
+        if self._connection is None:
+            uri = f"{self._path.absolute().as_uri()}?mode=rw"
+            self._connection = sqlite3.connect(uri, isolation_level=None, uri=True)
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        connection = self._connection
         connection.execute("BEGIN IMMEDIATE")
         try:
             fresh = [row for row in rows if connection.execute(statement, row).rowcount == 1]

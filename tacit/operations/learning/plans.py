@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from tacit.dp.noisy_length import EXCESS
 from tacit.dp.repeated.shares import share_for_rounds
-from tacit.dp.reports import NoiseStep
 from tacit.errors import FieldError, UsageError
 from tacit.learning.plan import Plan
 from tacit.learning.projection import relative_error
@@ -137,7 +136,11 @@ def _require_share(plan: Plan) -> None:
     step = replace(Flips.of(shape, members).noise_step, excess=EXCESS if plan.proof == "norm" else 0.0)
 
     def keeps(epsilon: Decimal, batch_size: int) -> bool:
-        return _has_share(step, batch_size, plan, epsilon)
+        try:
+            share_for_rounds(step, batch_size, plan.rounds, float(epsilon), float(plan.delta), float(plan.rate))
+        except ValueError:
+            return False
+        return True
 
     if keeps(plan.epsilon, plan.min_batch_size):
         return
@@ -152,14 +155,6 @@ def _require_share(plan: Plan) -> None:
         ways.append(f"an epsilon of {_ROUNDED.multiply(plan.epsilon, times)}")
     advice = f"{' or '.join(ways)} would do" if ways else "take a larger unit, fewer rounds or many more devices"
     raise FieldError("epsilon", f"no noise share keeps {plan.epsilon} over {plan.rounds} rounds; {advice}")
-
-
-def _has_share(step: NoiseStep, batch_size: int, plan: Plan, epsilon: Decimal) -> bool:
-    try:
-        share_for_rounds(step, batch_size, plan.rounds, float(epsilon), float(plan.delta), float(plan.rate))
-    except ValueError:
-        return False
-    return True
 
 
 def _least(fits: Callable[[Decimal], bool]) -> Decimal | None:

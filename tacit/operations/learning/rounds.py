@@ -124,7 +124,12 @@ def run_of(
     last = found[-1].index if found else -1
     for recipe, documents in rounds[len(found) :]:
         states = stepped, state
-        index = _index_of(series, recipe, last)
+        mismatch = series.mismatch(recipe)
+        if recipe.series is None or mismatch is not None:
+            raise UsageError(f"{recipe.name} is not a round of series {series.name}: {mismatch}")
+        if recipe.series.index <= last:
+            raise UsageError(f"{recipe.name} is not after round {last}")
+        index = recipe.series.index
         state, model = _begun(plan, recipe, states)
         mean, contributions = released_mean(recipe, documents)
         stepped = state if mean is None else state.after(plan, mean, model)
@@ -196,15 +201,6 @@ def _require_of_plan(plan: Plan, series: Series) -> None:
 def _claim_of(plan: Plan) -> SeriesClaim:
     """What the series of the plan claims, wherever it is placed."""
     return unplaced_series(plan).claim
-
-
-def _index_of(series: Series, recipe: Recipe, last: int) -> int:
-    mismatch = series.mismatch(recipe)
-    if recipe.series is None or mismatch is not None:
-        raise UsageError(f"{recipe.name} is not a round of series {series.name}: {mismatch}")
-    if recipe.series.index <= last:
-        raise UsageError(f"{recipe.name} is not after round {last}")
-    return recipe.series.index
 
 
 def _begun(plan: Plan, recipe: Recipe, states: Sequence[_State]) -> tuple[_State, str]:
