@@ -258,7 +258,7 @@ async def test_a_process_that_ends_at_any_step_of_publishing_goes_on_from_there(
         publishing = stage.admin.publishing
         ending = Ending(cut)
         with monkeypatch.context() as patch:
-            patch.setattr(publishing, "_stored", ending.at(publishing._store_state))
+            patch.setattr(publishing, "_store_state", ending.at(publishing._store_state))
             patch.setattr(steps_of, "send_leaf", ending.at(send_leaf))
             await stage.call("POST", f"/v1/questions/{question}/publish", status=500 if cut else 200)
         assert ending.passed == (cut or 6)
