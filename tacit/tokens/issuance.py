@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from tacit.codec import Reader
 from tacit.errors import CryptoError
 from tacit.ports import Entropy
-from tacit.tokens import blind_rsa
-from tacit.tokens.blind_rsa import BlindState, TokenKey
+from tacit.tokens import blinding
+from tacit.tokens.blind_rsa import TokenKey
+from tacit.tokens.blinding import BlindState
 from tacit.tokens.structures import (
     AUTHENTICATOR_SIZE,
     BLIND_RSA_2048,
@@ -42,7 +43,7 @@ class PendingToken:
         if token_key.token_key_id != self.token_key_id:
             raise CryptoError("token response is for another key")
         message = token_input(BLIND_RSA_2048, self.nonce, self.challenge_digest, self.token_key_id)
-        signature = blind_rsa.finalize(token_key, message, response.blind_sig, self.state)
+        signature = blinding.finalize(token_key, message, response.blind_sig, self.state)
         return Token(self.nonce, self.challenge_digest, self.token_key_id, signature)
 
     def encode(self) -> bytes:
@@ -65,6 +66,6 @@ def request_token(token_key: TokenKey, challenge: TokenChallenge, nonce: bytes, 
     """Blind one token input. ``nonce`` has 32 bytes and is the client's choice. Run by the client."""
     digest = challenge.digest()
     message = token_input(BLIND_RSA_2048, nonce, digest, token_key.token_key_id)
-    blinded, state = blind_rsa.blind(token_key, message, entropy)
+    blinded, state = blinding.blind(token_key, message, entropy)
     request = TokenRequest(token_key.truncated_token_key_id, blinded)
     return PendingToken(request, nonce, digest, token_key.token_key_id, state)

@@ -17,7 +17,7 @@ from tacit.errors import CryptoError
 from tacit.multibuffer import tokens
 from tacit.multibuffer.crypto import BatchCrypto
 from tacit.multibuffer.tokens import verify_signatures, verify_tokens
-from tacit.tokens import blind_rsa
+from tacit.tokens import blind_rsa, blinding
 from tacit.tokens.blind_rsa import TokenKey
 from tacit.tokens.slots import Slot, TokenVerifier, slot_challenge
 from tacit.tokens.structures import Token, token_input
@@ -117,7 +117,7 @@ def test_every_part_of_the_encoded_message_is_checked() -> None:
     """Encodings with one bit changed, signed again with the private key, so that only the PSS check can refuse."""
     message = b"encoded"
     salt = bytes(range(48))
-    good = int.from_bytes(blind_rsa.pss_encode(message, 2047, salt), "big")
+    good = int.from_bytes(blinding.pss_encode(message, 2047, salt), "big")
     flips = [*range(0, 2047, 16), 2046, *range(8), 8, 391, 392, 393, 775, 776, 783, 784, 785]
     pairs = [(message, power(good ^ 1 << bit)) for bit in flips if good ^ 1 << bit < token_key().n]
     pairs.append((message, power(good)))

@@ -26,7 +26,7 @@ from tacit.tokens.binding import (
     nullifier,
     open_extension,
 )
-from tacit.tokens.blind_rsa import blind_with
+from tacit.tokens.blinding import blind_with
 from tacit.tokens.issuance import request_token
 from tacit.tokens.issuer_key import IssuerKey, blind_sign, issue
 from tacit.tokens.slots import Slot, TokenVerifier, redemption_context, slot_challenge

@@ -10,7 +10,7 @@ import gmpy2
 import pytest
 
 from tacit.errors import CryptoError, DecodeError
-from tacit.tokens import blind_rsa
+from tacit.tokens import blind_rsa, blinding
 from tacit.tokens.blind_rsa import Variant
 from tacit.tokens.issuer_key import IssuerKey, blind_sign
 
@@ -47,14 +47,14 @@ def test_encoding_blinding_signing_and_unblinding_reproduce_every_byte(vector: d
     message, salt = bytes.fromhex(vector["msg"]), bytes.fromhex(vector["salt"])
     variant = VARIANT_OF_SALT[len(salt)]
     assert int(public.n) == int(vector["n"], 16)
-    assert blind_rsa.pss_encode(message, public.n.bit_length() - 1, salt).hex() == vector["encoded_msg"]
+    assert blinding.pss_encode(message, public.n.bit_length() - 1, salt).hex() == vector["encoded_msg"]
     r = int(gmpy2.invert(int(vector["inv"], 16), public.n))
-    blinded, state = blind_rsa.blind_with(public, message, salt=salt, r=r)
+    blinded, state = blinding.blind_with(public, message, salt=salt, r=r)
     assert blinded.hex() == vector["blinded_msg"]
     assert state.inverse == int(vector["inv"], 16)
     signed = blind_sign(key, blinded, Counting())
     assert signed.hex() == vector["blind_sig"]
-    assert blind_rsa.finalize(public, message, signed, state, variant).hex() == vector["sig"]
+    assert blinding.finalize(public, message, signed, state, variant).hex() == vector["sig"]
     blind_rsa.verify(public, message, bytes.fromhex(vector["sig"]), variant)
 
 
@@ -69,11 +69,11 @@ def test_signatures_of_one_salt_size_do_not_verify_as_the_other(vector: dict[str
 def test_every_variant_issues_a_signature_that_verifies(variant: Variant) -> None:
     key = IssuerKey.generate()
     entropy = Counting()
-    prepared = blind_rsa.prepare(variant, b"question", entropy)
+    prepared = blinding.prepare(variant, b"question", entropy)
     assert len(prepared) == len(b"question") + (32 if variant.randomized else 0)
-    blinded, state = blind_rsa.blind(key.token_key, prepared, entropy, variant)
+    blinded, state = blinding.blind(key.token_key, prepared, entropy, variant)
     signed = blind_sign(key, blinded, entropy)
-    signature = blind_rsa.finalize(key.token_key, prepared, signed, state, variant)
+    signature = blinding.finalize(key.token_key, prepared, signed, state, variant)
     blind_rsa.verify(key.token_key, prepared, signature, variant)
     with pytest.raises(CryptoError):
         blind_rsa.verify(key.token_key, prepared + b"!", signature, variant)
@@ -95,6 +95,6 @@ def test_a_message_of_the_wrong_size_or_above_the_modulus_is_not_signed(vector: 
 
 
 def test_a_modulus_too_short_for_the_salt_is_refused() -> None:
-    assert len(blind_rsa.pss_encode(b"", 8 * 98, b"s" * 48)) == 98
+    assert len(blinding.pss_encode(b"", 8 * 98, b"s" * 48)) == 98
     with pytest.raises(ValueError, match="too short"):
-        blind_rsa.pss_encode(b"", 8 * 97, b"s" * 48)
+        blinding.pss_encode(b"", 8 * 97, b"s" * 48)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tacit.errors import DecodeError
-from tacit.tokens import blind_rsa
+from tacit.tokens import blinding
 from tacit.tokens.blind_rsa import TokenKey
 from tacit.tokens.issuance import PendingToken
 from tacit.tokens.issuer_key import IssuerKey, issue
@@ -56,7 +56,7 @@ def test_issuance_of_type_2_reproduces_key_request_response_and_token(load_vecto
         digest = TokenChallenge.decode(data["token_challenge"]).digest()
         message = token_input(2, data["nonce"], digest, public.token_key_id)
         r = int.from_bytes(data["blind"], "big")
-        blinded, state = blind_rsa.blind_with(public, message, salt=data["salt"], r=r)
+        blinded, state = blinding.blind_with(public, message, salt=data["salt"], r=r)
         request = TokenRequest(public.truncated_token_key_id, blinded)
         assert request.encode() == data["token_request"]
         response = issue(key, TokenRequest.decode(data["token_request"]), os.urandom)

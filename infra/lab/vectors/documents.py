@@ -25,7 +25,7 @@ from tacit.recipe.model import Recipe
 from tacit.task import verify_key_confirmation, verify_key_of
 from tacit.tokens.attestation import attestation_binding, token_request_body
 from tacit.tokens.binding import Preimages
-from tacit.tokens.blind_rsa import blind_with
+from tacit.tokens.blinding import blind_with
 from tacit.tokens.issuance import PendingToken
 from tacit.tokens.issuer_key import issue
 from tacit.tokens.slots import redemption_context, slot_challenge
