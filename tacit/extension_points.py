@@ -37,6 +37,11 @@ class ByName(MutableMapping[str, T], Generic[T]):
         del self._places[name]
         self._imported.pop(name, None)
 
+    @property
+    def places(self) -> Mapping[str, str]:
+        """Where each of them lies, but for what was added later."""
+        return {name: place for name, place in self._places.items() if place is not None}
+
     def __contains__(self, name: object) -> bool:
         """Whether something has this name; imports nothing."""
         return name in self._places
@@ -129,11 +134,17 @@ PAN_PRIVACY: Final[ByName[Any]] = ByName(
         "check-public-key": "tacit.panprivate.elgamal:PublicKey",
         "ciphertexts-of-cell": "tacit.panprivate.stored:PARTS",
         "sealed-share-size": "tacit.panprivate.two_servers:sealed_size",
+    }
+)
+"""What readers of recipes need of local pan-privacy, once a recipe's devices watch an event."""
+
+STATE_KEYS: Final[ByName[Any]] = ByName(
+    {
         "open-share": "tacit.panprivate.two_servers:opened_share",
         "read-state-keys": "tacit.aggregator.state_keys:read_state_keys",
     }
 )
-"""What servers and readers of recipes need of local pan-privacy, once a recipe's devices watch an event."""
+"""What servers need of it that hold a key to what devices keep."""
 
 WATCHED_STATE: Final[ByName[Any]] = ByName(
     {
@@ -144,3 +155,9 @@ WATCHED_STATE: Final[ByName[Any]] = ByName(
     }
 )
 """What a device needs of it, once it watches an event or holds a file of a state."""
+
+
+def tables() -> dict[str, Mapping[str, str]]:
+    """Every table of this module by its name, for whoever has to know what a module that imports one may import."""
+    named = {name: value for name, value in globals().items() if name.isupper()}
+    return {name: value.places if isinstance(value, ByName) else value for name, value in named.items()}

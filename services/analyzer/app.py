@@ -23,7 +23,7 @@ from tacit.aggregator.one_server.wiring import open_with, uploading_gateways
 from tacit.aggregator.parties import PartyTable
 from tacit.aggregator.yield_looks import YieldLooks
 from tacit.errors import Refusal
-from tacit.extension_points import PAN_PRIVACY
+from tacit.extension_points import STATE_KEYS
 from tacit.models.forms import form_of
 from tacit.models.interfaces.server import ServerSide
 from tacit.models.one_server import ANALYZER
@@ -74,7 +74,7 @@ def create_app(config: AnalyzerConfig, deps: ServiceEnv) -> web.Application:
     app.router.add_routes(handlers.routes(config.prefix))
     # read every key file that `config` names
     hpke_keys = LiveHpkeKeys(config.hpke_keys)
-    state_keys = PAN_PRIVACY["read-state-keys"](config.state_keys) if config.state_keys else ()
+    state_keys = STATE_KEYS["read-state-keys"](config.state_keys) if config.state_keys else ()
     identity = ServerIdentity(NAME, config.operator, read_signing_key(config.signing_key), hpke_keys, state_keys)
     follow_log(app, store, parties, ServerParticipant(identity, _sides(callers)), config, deps)
     app[HEALTH_PROBLEMS].append(identity.hpke_keys.trouble)

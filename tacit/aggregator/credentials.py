@@ -15,7 +15,7 @@ from tacit.aggregator.keys import HpkeKey, PeerSecrets, read_peer_file, state_ke
 from tacit.aggregator.live_keys import LiveHpkeKeys
 from tacit.codec import b64url
 from tacit.errors import UsageError
-from tacit.extension_points import PAN_PRIVACY
+from tacit.extension_points import STATE_KEYS
 from tacit.messages import Role
 from tacit.ports import StateKey
 from tacit.service.base.keys import read_signing_key
@@ -66,7 +66,7 @@ def read_credentials(config: AggregatorConfig, role: Role) -> Credentials:
     if len({peer.seed_id for peer in peers}) != len(peers):
         raise UsageError("old_peer_files: two peer files have the same seed_id")
     tokens = tokens_of({"collector": config.collector_token, "operator": config.operator_token})
-    state_keys = PAN_PRIVACY["read-state-keys"](config.state_keys) if config.state_keys else ()
+    state_keys = STATE_KEYS["read-state-keys"](config.state_keys) if config.state_keys else ()
     identity = Identity(role, config.operator, read_signing_key(config.signing_key), hpke_keys, peers, state_keys)
     return Credentials(identity, hpke_keys, tokens)
 

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from tacit.dap_errors import ReportError, ReportRejected
 from tacit.errors import Fatal
-from tacit.extension_points import PAN_PRIVACY
+from tacit.extension_points import STATE_KEYS
 from tacit.hpke import KeyPair
 from tacit.messages import (
     CHECKSUM_SIZE,
@@ -89,7 +89,7 @@ class Party:
         if self.state_key is None:
             return payload
         cells = self.task.vdaf.flp.OUTPUT_LEN
-        share: bytes = PAN_PRIVACY["open-share"](self.state_key, int(self.role is Role.HELPER), cells, payload)
+        share: bytes = STATE_KEYS["open-share"](self.state_key, int(self.role is Role.HELPER), cells, payload)
         return share
 
 

@@ -52,7 +52,15 @@ def test_every_model_has_a_device_and_a_collector_and_servers_only_models_that_e
     assert set(DEVICES) >= set(FORMS)
     assert set(COLLECTORS) == set(FORMS)
     assert set(SERVERS) | set(SHUFFLERS) <= set(FORMS)
-    assert all([*COLLECTORS.values(), *SERVERS.values(), *SHUFFLERS.values(), *extension_points.PAN_PRIVACY.values()])
+    assert all(
+        [
+            *COLLECTORS.values(),
+            *SERVERS.values(),
+            *SHUFFLERS.values(),
+            *extension_points.PAN_PRIVACY.values(),
+            *extension_points.STATE_KEYS.values(),
+        ]
+    )
 
 
 def test_a_party_that_knows_the_names_has_imported_no_method_and_no_side() -> None:

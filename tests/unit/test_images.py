@@ -70,7 +70,9 @@ def test_images_lack_what_the_import_rules_keep_from_their_domain() -> None:
     """The rules that keep a domain from code hold in its image as in the tree: the code is not there."""
     rules = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     checked = 0
-    for rule in (one for one in rules if one["type"] == "forbidden" and not one.get("allow_indirect_imports")):
+    for rule in rules:
+        if rule["type"] != "forbidden" or rule.get("allow_indirect_imports") or rule.get("ignore_imports"):
+            continue  # what reaches the code all the same needs it
         for domain in DOMAINS:
             if set(domain.packages) <= set(rule["source_modules"]):
                 modules = selected(domain.name).modules

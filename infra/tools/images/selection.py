@@ -1,11 +1,13 @@
 """Which files an image holds: the modules that a domain's entry points reach, and the distributions that these import.
 
-The imports are read from the source (``grimp``), including imports within functions. Distributions are those of this
+The imports are read from the source (``grimp``), including imports within functions and those by the tables of
+``tacit.extension_points``. Distributions are those of this
 environment; each of their files is checked against the digest that its installer recorded.
 """
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
 import importlib.metadata
@@ -19,6 +21,7 @@ from typing import TYPE_CHECKING
 import tacit
 from infra.tools.images.domains import ELSEWHERE, OWN, Domain, foreign_to
 from tacit.errors import Fatal, UsageError
+from tacit.extension_points import tables
 from tacit.extras import PARTS, missing_extra, require_extra
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ DRIVERS = {"sqlalchemy": ("aiosqlite", "asyncpg")}
 EXTRAS = ("backup", "postgres", *PARTS)
 """The extras of Tacit that an image has."""
 SKIPPED = ("__pycache__",)
+EXTENSION_POINTS = "tacit.extension_points"
 
 
 @dataclass(frozen=True)
@@ -74,8 +78,21 @@ def _reachable_modules(graph: ImportGraph, roots: Iterable[str]) -> frozenset[st
         found.add(name)
         above = name.rpartition(".")[0]
         waiting += [above] if above else []
-        waiting += graph.find_modules_directly_imported_by(name) if name in graph.modules else []
+        imported = graph.find_modules_directly_imported_by(name) if name in graph.modules else set()
+        waiting += imported
+        waiting += _found_by_name(name) if EXTENSION_POINTS in imported else ()
     return frozenset(found)
+
+
+def _found_by_name(module: str) -> set[str]:
+    """The modules of the tables of extension points that ``module`` imports: it imports them once they are used."""
+    asked = {
+        name.name
+        for node in ast.walk(ast.parse(_source(module).read_bytes()))
+        if isinstance(node, ast.ImportFrom) and node.module == EXTENSION_POINTS
+        for name in node.names
+    }
+    return {place.partition(":")[0] for name, table in tables().items() if name in asked for place in table.values()}
 
 
 def _is_within(name: str, packages: Iterable[str]) -> bool:
