@@ -85,6 +85,21 @@ ESTIMATORS: Final = {
 }
 """How a collector estimates from a method's reports (``tacit.methods.estimators.base.Estimator``), by the method."""
 
+PLANNERS: Final = {
+    "krr": "tacit.methods.planners.krr:KrrPlanner",
+    "rappor": "tacit.methods.planners.unary:RapporPlanner",
+    "oue": "tacit.methods.planners.unary:OuePlanner",
+    "rr": "tacit.methods.planners.rr:RrPlanner",
+    "flips": "tacit.methods.planners.flips:FlipsPlanner",
+    "one-bit": "tacit.methods.planners.rr:OneBitPlanner",
+    "affine": "tacit.methods.planners.affine:AffinePlanner",
+    "succinct-histogram": "tacit.methods.planners.succinct_histogram:SuccinctHistogramPlanner",
+    "zsum": "tacit.methods.planners.shuffled:ZsumPlanner",
+    "unbiased": "tacit.methods.planners.shuffled:UnbiasedPlanner",
+    "flipped": "tacit.methods.planners.shuffled:UnbiasedPlanner",
+}
+"""How an analyst chooses a method's parameters (``tacit.methods.planners.base.Planner``), by the method."""
+
 FORMS: Final = {
     "secure-aggregation": "tacit.models.secure_aggregation.form:SecureAggregation",
     "pan-private": "tacit.models.pan_private.form:PanPrivate",

@@ -22,6 +22,9 @@ from tacit.methods.base.proof import Proof
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.estimators.shuffled import shuffled_estimator_of
 from tacit.methods.packing import packing_of
+from tacit.methods.planners.local import local_planner_of
+from tacit.methods.planners.registry import planner_of
+from tacit.methods.planners.shuffled import shuffled_planner_of
 from tacit.methods.registry import methods_for
 from tacit.methods.shuffled import ShuffledCounts
 from tacit.models.local.form import Local
@@ -105,9 +108,10 @@ def _way_to_count(needs: Requirements, method: type[Method], rate: float, batch:
     if not issubclass(method, ShuffledCounts):
         return None
     try:
-        kept = method.epsilon_kept(needs.shape, batch, needs.delta, _half(needs, 1.0, batch))
+        planner = shuffled_planner_of(method)
+        kept = planner.epsilon_kept(needs.shape, batch, needs.delta, _half(needs, 1.0, batch))
         inner = min(needs.epsilon, needs.max_with_relay, kept)
-        made = method.tuned(needs.shape, Decimal(repr(inner)), batch, needs.delta)
+        made = planner.tuned(needs.shape, Decimal(repr(inner)), batch, needs.delta)
     except ValueError:
         return None
     return shuffled_counts(needs, made, SampleDesign(rate), batch, int(rate * needs.population), inner)
@@ -149,10 +153,10 @@ def local(needs: Requirements) -> Iterator[Alternative]:
 def _sampled_locally(
     needs: Requirements, method: type[LocalMethod], rate: float, batch: int, inner: float
 ) -> Alternative:
-    epsilon0 = needs.max_epsilon0
+    planner, epsilon0 = local_planner_of(method), needs.max_epsilon0
     for reports, budget in ((batch, inner), (max(1, batch // 2), _half(needs, rate, batch))):
-        epsilon0 = method.largest_epsilon0(reports, needs.delta, min(budget, parameters.MAX_EPSILON0), epsilon0)
-    made = method.tuned(needs.shape, Decimal(repr(epsilon0)), batch, needs.delta)
+        epsilon0 = planner.largest_epsilon0(reports, needs.delta, min(budget, parameters.MAX_EPSILON0), epsilon0)
+    made = planner.tuned(needs.shape, Decimal(repr(epsilon0)), batch, needs.delta)
     inner = min(inner, made.aggregate_epsilon(batch, needs.delta))
     return _run(needs, SAMPLED, made, rate, batch, inner)
 
@@ -162,7 +166,7 @@ def _ways_to_sum(
 ) -> Iterator[Alternative]:
     """Alternatives that hide a device in the sum; yields nothing where no noise share of bounded size is enough."""
     try:
-        made = method.tuned(needs.shape, Decimal(repr(inner)), max(1, batch // 2), needs.delta)
+        made = planner_of(method).tuned(needs.shape, Decimal(repr(inner)), max(1, batch // 2), needs.delta)
     except ValueError:
         return
     yield _run(needs, model, made, rate, batch, inner)
@@ -215,7 +219,7 @@ def _everyone(needs: Requirements, model: str, epsilon0: float) -> Iterator[Alte
     """Alternatives in which every device sends its own report with local epsilon ``epsilon0``."""
     for method in methods_for(needs.shape):
         if method.IS_LOCAL:
-            made = method.tuned(needs.shape, Decimal(repr(epsilon0)), needs.population, needs.delta)
+            made = planner_of(method).tuned(needs.shape, Decimal(repr(epsilon0)), needs.population, needs.delta)
             (stderr,) = estimator_of(made).expected_stderrs([needs.truth], needs.population, SampleDesign(1.0))
             found = Alternative(
                 model, made.NAME, 1.0, needs.population, needs.population, stderr, epsilon0, trust=SHUFFLER

@@ -20,6 +20,7 @@ from tacit.methods.base.draws import epsilon0_from
 from tacit.methods.base.method import LocalMethod
 from tacit.methods.base.statistics import HISTOGRAM, Shape
 from tacit.methods.estimators.cell_model import CellModel
+from tacit.methods.planners.registry import planner_of
 
 Quantities = dict[str, float]
 _NEVER = 1e-9
@@ -83,7 +84,7 @@ def one_report(method: type[LocalMethod]) -> Callable[..., Quantities]:
 
     def compute(e0: float, k: int, n: int = 1) -> Quantities:
         shape = Shape(HISTOGRAM, parameters.reports(k, "k"))
-        made = method.tuned(shape, epsilon0_from(e0), parameters.reports(n), _NEVER)
+        made = planner_of(method).tuned(shape, epsilon0_from(e0), parameters.reports(n), _NEVER)
         keep, other = map(float, made.output_probabilities())
         return {"epsilon": made.local_epsilon, "keep": keep, "other": other, **_errors(keep, other, n)}
 

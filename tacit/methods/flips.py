@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Self
 
-from tacit.dp.binomial_noise import MAX_FLIPS, MAX_SCALE, NoiseShare, noise_share
+from tacit.dp.binomial_noise import MAX_FLIPS, MAX_SCALE, NoiseShare
 from tacit.dp.noisy_length import EXCESS, longest_square
 from tacit.dp.reports import NoiseStep
-from tacit.dp.vector_noise import VectorStep, vector_share
+from tacit.dp.vector_noise import VectorStep
 from tacit.methods.base.draws import fair_flips
 from tacit.methods.base.method import Answer, Draws, Measurement, Members, Method
 from tacit.methods.base.proof import NormProof, Proof
@@ -107,13 +106,6 @@ class Flips(Method):
             norm=shape.norm,
         )
 
-    @classmethod
-    def tuned(cls, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Self:
-        """The method with the least noise at which the shares of n honest devices are (epsilon, delta)-private."""
-        share = _share(shape, float(epsilon), n, delta)
-        stated = {"scale": share.scale, "flips": share.flips, "maximum": shape.maximum, "categories": shape.cells}
-        return cls.of(shape, stated)
-
     def members(self) -> dict[str, Any]:
         """``categories``, ``scale``, ``flips`` and ``maximum``."""
         return {"categories": self.cells, "scale": self.scale, "flips": self.flips, "maximum": self.maximum}
@@ -175,7 +167,7 @@ class Flips(Method):
             moved = self.kind.moved(self.cells)
             return NoiseStep(self.scale, self.flips, self.maximum, moved, batch_flips=self.batch_flips)
         shape = Shape(self.kind, self.cells, self.low, self.high, self.unit, self.norm)
-        vector = _vector_step(shape)
+        vector = vector_step(shape)
         excess = EXCESS if self.norm_proof is NormProof.SUM else 0.0
         return NoiseStep(self.scale, self.flips, vector=vector, batch_flips=self.batch_flips, excess=excess)
 
@@ -242,15 +234,9 @@ class Flips(Method):
         return self.low + self.unit * self.maximum
 
 
-def _vector_step(shape: Shape) -> VectorStep:
+def vector_step(shape: Shape) -> VectorStep:
     """How far replacing one device's vector by another moves the sum, in units and before scaling."""
     if shape.norm is None:
         raise ValueError("the norm of the vectors is not known")
     radius = int(shape.norm // shape.unit)
     return VectorStep.replaced(shape.cells, shape.maximum, radius, one_signed=0 in (shape.low, shape.high))
-
-
-def _share(shape: Shape, epsilon: float, honest: int, delta: float) -> NoiseShare:
-    if shape.statistic.is_vector:
-        return vector_share(epsilon, delta, honest, _vector_step(shape))
-    return noise_share(epsilon, delta, honest, step=shape.maximum, cells=shape.moved)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Self
 
@@ -44,11 +43,6 @@ class Krr(LocalMethod):
         """Make the method from a recipe's members. ``ValueError`` for an epsilon0 out of range, or fewer than two
         categories."""
         return cls(members["epsilon0"], members["categories"])
-
-    @classmethod
-    def tuned(cls, shape: Shape, epsilon: Decimal, _n: int, _delta: float) -> Self:
-        """The method with this epsilon0; the batch size and delta are not used."""
-        return cls(epsilon, shape.cells)
 
     @property
     def proof(self) -> Proof:

@@ -12,7 +12,6 @@ of randomised response for each pair of bits, and of its sum for all bits of the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Self
 
@@ -66,11 +65,6 @@ class OneBit(Rr):
             low=shape.low,
             unit=shape.unit,
         )
-
-    @classmethod
-    def tuned(cls, shape: Shape, epsilon: Decimal, _n: int, _delta: float) -> Self:
-        """The method with this epsilon0; the batch size and delta are not used."""
-        return cls.of(shape, {"epsilon0": epsilon, "categories": cls.categories_of(shape), "maximum": shape.maximum})
 
     def members(self) -> dict[str, Any]:
         """``epsilon0``, ``categories`` = 2 and ``maximum``."""

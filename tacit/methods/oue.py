@@ -15,15 +15,9 @@ of single reports in an order that reveals nothing, of which the sum is a functi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Self
 
 from tacit.methods.base.draws import ONE, keep_threshold
-from tacit.methods.base.statistics import Shape
 from tacit.methods.unary import UnaryEncoding, unary_draws
-
-MOST_SILENT = 1e-6
-"""The weight bound rejects at most this share of answers where a recipe does not state it; no claim relies on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +34,3 @@ class Oue(UnaryEncoding):
     @property
     def own_bit(self) -> tuple[float, float]:
         return 0.5, 0.5
-
-    @classmethod
-    def tuned(cls, shape: Shape, epsilon: Decimal, _n: int, _delta: float) -> Self:
-        """The method with this epsilon0 and a weight bound that rejects hardly any output."""
-        return cls(epsilon, shape.cells, shape.cells).rejecting_at_most(MOST_SILENT)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from decimal import Decimal
-from typing import Self
 
 from tacit.dp.reports import epsilon_with_rejection
-from tacit.dp.rr_exact import delta_two_cells, epsilon_two_cells, exceeds_two_cells, rappor_flip
+from tacit.dp.rr_exact import delta_two_cells, epsilon_two_cells, rappor_flip
 from tacit.methods.base.draws import keep_threshold
-from tacit.methods.base.statistics import Shape
 from tacit.methods.unary import UnaryEncoding, unary_draws
 
 
@@ -32,21 +28,9 @@ class Rappor(UnaryEncoding):
         return 1 - self.noise, self.noise
 
     @classmethod
-    def tuned(cls, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Self:
-        """The method with this epsilon0 and the least weight bound whose rejections cost n reports ``TAIL_SHARE`` of
-        delta."""
-        spent = cls.TAIL_SHARE * delta / math.exp(epsilon)
-        return cls(epsilon, shape.cells, shape.cells).rejecting_at_most(spent / (2 * n))
-
-    @classmethod
     def aggregate_delta(cls, epsilon: float, epsilon0: float, n: int) -> float:
         """Exact delta of two counts of n flipped bits."""
         return delta_two_cells(epsilon, rappor_flip(epsilon0), n)
-
-    @classmethod
-    def exceeds(cls, epsilon: float, epsilon0: float, n: int, delta: float) -> bool:
-        """Decided with one composition of the others."""
-        return exceeds_two_cells(epsilon, rappor_flip(epsilon0), n, delta)
 
     @property
     def mechanism(self) -> str:

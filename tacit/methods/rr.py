@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
-from tacit.dp.rr_exact import delta_one_cell, epsilon_one_cell, exceeds_one_cell, rr_flip
+from tacit.dp.rr_exact import delta_one_cell, epsilon_one_cell, rr_flip
 from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, fair_flips, hex_threshold, keep_threshold
 from tacit.methods.base.method import Draws, LocalMethod, Members, check_category, plain
 from tacit.methods.base.proof import Proof
@@ -46,11 +45,6 @@ class Rr(LocalMethod):
             raise ValueError(f"categories must be {_BITS} for rr")
         return cls(members["epsilon0"])
 
-    @classmethod
-    def tuned(cls, _shape: Shape, epsilon: Decimal, _n: int, _delta: float) -> Self:
-        """The method with this epsilon0; the batch size and delta are not used."""
-        return cls(epsilon)
-
     def members(self) -> dict[str, Any]:
         """``epsilon0``, and ``categories`` = 2."""
         return {"epsilon0": plain(self.epsilon0), "categories": _BITS}
@@ -83,11 +77,6 @@ class Rr(LocalMethod):
     def aggregate_delta(cls, epsilon: float, epsilon0: float, n: int) -> float:
         """Exact delta of one count of n flipped bits."""
         return delta_one_cell(epsilon, rr_flip(epsilon0), n)
-
-    @classmethod
-    def exceeds(cls, epsilon: float, epsilon0: float, n: int, delta: float) -> bool:
-        """Decided with one composition of the others."""
-        return exceeds_one_cell(epsilon, rr_flip(epsilon0), n, delta)
 
     @property
     def mechanism(self) -> str:

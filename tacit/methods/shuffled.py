@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
@@ -30,8 +30,6 @@ from tacit.ports import Entropy
 
 MAX_CATEGORIES = 1 << 20
 """So that a cell's number fits into a message of 51 bytes, and a result into memory; policies bound messages."""
-RATE_PLACES = 12
-"""Decimals of a noise rate that is searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,23 +61,6 @@ class ShuffledCounts(Method):
         if shape.statistic.name not in cls.STATISTICS:
             return False
         return shape.cells == 1 if shape.statistic.is_scalar else 2 <= shape.cells <= cls.MOST_CATEGORIES
-
-    @classmethod
-    def _rate_for(cls, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Decimal:
-        """The least rate with which n devices keep the target, rounded up. ``ValueError`` where none does."""
-        least = shuffled_counts.lambda_zsum if shape.moved == 1 else shuffled_counts.lambda_hist
-        rate = Decimal(repr(least(float(epsilon), delta, n))) / n
-        return min(Decimal("0.5"), rate.quantize(Decimal(1).scaleb(-RATE_PLACES), rounding=ROUND_CEILING))
-
-    @classmethod
-    def epsilon_kept(cls, shape: Shape, n: int, delta: float, of_half: float) -> float:
-        """The epsilon of the totals of n devices, at ``delta``, with the least noise at which those of half of them are
-        at most ``of_half``. ``ValueError`` where none is enough."""
-        one = shape.moved == 1
-        least = shuffled_counts.lambda_zsum if one else shuffled_counts.lambda_hist
-        exact = shuffled_counts.epsilon_zsum if one else shuffled_counts.epsilon_hist
-        half = max(1, n // 2)
-        return exact(n, min(n / 2, least(of_half, delta, half) * n / half), delta)
 
     @property
     def is_scalar(self) -> bool:
@@ -175,11 +156,6 @@ class Zsum(ShuffledCounts):
     def of(cls, shape: Shape, members: Members, _batch_flips: int = 0) -> Self:
         """Make the method from a recipe's members. ``ValueError`` names what is out of range."""
         return cls(shape.statistic.name, members["categories"], members["noise_rate"])
-
-    @classmethod
-    def tuned(cls, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Self:
-        """The method with the least noise at which the totals of n devices are (epsilon, delta)-private."""
-        return cls(shape.statistic.name, shape.cells, cls._rate_for(shape, epsilon, n, delta))
 
     @property
     def messages(self) -> int:

@@ -17,10 +17,8 @@ over devices, each with probability ``noise_mean`` <= f.
 
 from __future__ import annotations
 
-import bisect
 import math
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any, Self
 
 from tacit.dp.binomial import binomial_above
@@ -33,10 +31,8 @@ from tacit.ports import Entropy
 
 MOST_SHOWN = 4096
 """Most categories whose estimates are all released, most of them of nothing but noise."""
-_TAIL_SHARE = 0.001
+TAIL_SHARE = 0.001
 """Share of delta that is kept for noise that would exceed its bound."""
-_SPARE = 2.0
-"""Added to twice the target where a bound is chosen: claims are also computed for half of the devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,20 +61,6 @@ class Unbiased(ShuffledCounts):
         """Make the method from a recipe's members. ``ValueError`` names what is out of range."""
         return cls(shape.statistic.name, members["categories"], members["noise_rate"], members["max_weight"])
 
-    @classmethod
-    def tuned(cls, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Self:
-        """The method with the least noise at which the totals of n devices are (epsilon, delta)-private, and the least
-        bound whose cost fits into ``_TAIL_SHARE`` of delta."""
-        rate = cls._rate_for(shape, epsilon, n, delta * (1 - _TAIL_SHARE))
-        chance = _TAIL_SHARE * delta * math.exp(-2 * float(epsilon) - _SPARE) / n
-        k = shape.cells
-
-        def rarely_exceeded(weight: int) -> bool:
-            return binomial_above(weight, k, float(rate)) <= chance
-
-        weight = bisect.bisect_left(range(1, k), x=True, key=rarely_exceeded) + 1
-        return cls(shape.statistic.name, k, rate, weight)
-
     def members(self) -> dict[str, Any]:
         """``noise_rate``, ``max_weight`` and ``categories``."""
         return {**ShuffledCounts.members(self), "max_weight": self.max_weight}
@@ -101,7 +83,7 @@ class Unbiased(ShuffledCounts):
         """The exact epsilon of the totals at a part of delta, if the rest pays for noise that would exceed its bound;
         otherwise infinite."""
         eta = -math.expm1(n * math.log1p(-binomial_above(self.max_weight, self.categories, self._noise_below / ONE)))
-        inner = delta if eta == 0 else delta * (1 - _TAIL_SHARE)
+        inner = delta if eta == 0 else delta * (1 - TAIL_SHARE)
         epsilon = ShuffledCounts.aggregate_epsilon(self, n, inner)
         if eta == 0 or math.isinf(epsilon):
             return epsilon

@@ -19,6 +19,7 @@ from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.method import Method, plain
 from tacit.methods.base.statistics import HEAVY_HITTERS, HISTOGRAM, Shape
 from tacit.methods.packing import packing_of
+from tacit.methods.planners.registry import planner_of
 from tacit.methods.registry import methods_for, methods_of
 from tacit.models.forms import form_of
 from tacit.models.local.form import Local
@@ -100,8 +101,8 @@ def _most(survey: Survey, policy: Policy | None) -> Decimal:
 
 
 def _local(method: type[Method], shape: Shape, epsilon: Decimal, survey: Survey, policy: Policy | None) -> SearchedWay:
-    population = survey.given("population")
-    rate = min(1.0, method.MOST_PLANNED / population)
+    population, planner = survey.given("population"), planner_of(method)
+    rate = min(1.0, planner.MOST_PLANNED / population)
     messages = round(rate * population)
     way = SearchedWay(
         LOCAL, method.ENGINE or method.NAME, NOBODY, epsilon, float(epsilon), messages, 1, method.NAME, rate
@@ -111,7 +112,7 @@ def _local(method: type[Method], shape: Shape, epsilon: Decimal, survey: Survey,
     if policy is not None and messages < policy.min_batch_size:
         return way.refused(f"the policy wants batches of at least {policy.min_batch_size}")
     try:
-        made = method.tuned(shape, epsilon, 1, float(survey.delta)).planned_for(messages)
+        made = planner.planned_for(planner.tuned(shape, epsilon, 1, float(survey.delta)), messages)
     except ValueError as error:
         return way.refused(str(error))
     engine = engine_of(made)

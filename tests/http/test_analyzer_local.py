@@ -20,6 +20,7 @@ from tacit import media_types
 from tacit.messages.one_server import OneServerReport
 from tacit.methods.base.affine import AffineHashing
 from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
+from tacit.methods.planners.registry import planner_of
 from tacit.models.interfaces.device import Fate
 from tacit.models.local.device import LocalDevice
 from tacit.ports import HttpResponse
@@ -46,7 +47,7 @@ def recipe_of(encoder: dict[str, Any], statistic: str, randomizer: dict[str, Any
 
 
 def hashing(epsilon: str = "8") -> dict[str, Any]:
-    made = AffineHashing.tuned(Shape(HEAVY_HITTERS, 0, item_bits=6), Decimal(epsilon), 1, 1e-6)
+    made = planner_of(AffineHashing).tuned(Shape(HEAVY_HITTERS, 0, item_bits=6), Decimal(epsilon), 1, 1e-6)
     return {"name": "affine", **made.members()}
 
 

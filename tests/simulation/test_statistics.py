@@ -37,6 +37,7 @@ from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.method import Measurement, Method
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.krr import Krr
+from tacit.methods.planners.local import local_planner_of
 from tacit.models.collectors import collector_side
 from tacit.recipe.derive import randomizer_of, task_of
 from tacit.recipe.encoder_specs import Buckets
@@ -63,7 +64,7 @@ RATE = 0.5
 VISITS = [94, 56, 37, 27, 19, 14, 11, 8, 7, 5, 4, 3, 3, 2, 2, 8]
 """Three hundred devices spread over the buckets like the doctor visits of the demonstration."""
 DEVICES = sum(VISITS)
-EPSILON0 = largest_epsilon0(Krr.keeps, int(0.8 * RATE * DEVICES), 1e-6, 1.0)
+EPSILON0 = largest_epsilon0(local_planner_of(Krr).keeps, int(0.8 * RATE * DEVICES), 1e-6, 1.0)
 
 Aggregate = Callable[[list[Measurement], SeededEntropy], list[int]]
 

@@ -22,6 +22,7 @@ from tacit.dp.poisson import dummy_intensity
 from tacit.dp.sampling import amplify_visible
 from tacit.errors import Refusal
 from tacit.methods.krr import Krr
+from tacit.methods.planners.local import local_planner_of
 
 SHUFFLED = {"e0": 3.0, "n": 20_000, "delta": 1e-8}
 SHARES = {"scale": 12, "flips": 3, "n": 5000, "delta": 1e-8}
@@ -131,10 +132,10 @@ def test_calibration_agrees_with_the_inverses_that_devices_and_builders_use() ->
     shuffled = {"n": 100_000, "delta": 1e-8}
     e0 = calibrate("shuffle-fmt22", "epsilon0", 0.5, shuffled)
     assert e0.value == pytest.approx(6.202, abs=1e-3)
-    assert e0.value == pytest.approx(largest_epsilon0(Krr.keeps, 100_000, 1e-8, 0.5), abs=2e-4)
+    assert e0.value == pytest.approx(largest_epsilon0(local_planner_of(Krr).keeps, 100_000, 1e-8, 0.5), abs=2e-4)
     reports = calibrate("shuffle-fmt22", "B", 0.5, {"e0": 4.0, "delta": 1e-8})
-    assert Krr.keeps(4.0, int(reports.value), 1e-8, 0.5)
-    assert not Krr.keeps(4.0, int(reports.value) - 1, 1e-8, 0.5)
+    assert local_planner_of(Krr).keeps(4.0, int(reports.value), 1e-8, 0.5)
+    assert not local_planner_of(Krr).keeps(4.0, int(reports.value) - 1, 1e-8, 0.5)
     rate = calibrate("sampling-visible", "q", 0.5, {"epsilon": 2.0, "n": 10_000, "delta": 1e-6}).value
     reached, beyond = (amplify_visible(2.0, q, 10_000, 1e-6) for q in (rate, rate * (1 + 1e-4)))
     assert reached is not None

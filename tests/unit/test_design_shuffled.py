@@ -21,6 +21,7 @@ from tacit.errors import Refusal
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.statistics import HISTOGRAM, Shape
 from tacit.methods.estimators.shuffled import shuffled_estimator_of
+from tacit.methods.planners.registry import planner_of
 from tacit.methods.shuffled import MAX_CATEGORIES, Zsum
 from tacit.methods.shuffled_few import Unbiased
 from tacit.operations.design import ways_of
@@ -88,7 +89,7 @@ def replace_caps(policy: Policy, flags: list[str]) -> Policy:
 @pytest.mark.parametrize("kind", [Zsum, Unbiased])
 def test_the_stated_error_is_that_of_the_estimator_with_what_it_cuts(kind: type[Zsum | Unbiased], holders: int) -> None:
     devices = 2_000
-    method = kind.tuned(Shape(HISTOGRAM, 8), Decimal(1), devices, 1e-6)
+    method = planner_of(kind).tuned(Shape(HISTOGRAM, 8), Decimal(1), devices, 1e-6)
     low, masses = binomial_window(devices, method.noise_mean, 1e-18)
     squares = math.fsum(
         mass * (estimate_of(method, holders + noise, devices) - holders) ** 2 for noise, mass in enumerate(masses, low)

@@ -20,6 +20,7 @@ from tacit.dp.rr_exact import epsilon_two_cells, rappor_flip
 from tacit.dp.sampling import amplify, amplify_visible, excess_bound, q_eff, seen_rate
 from tacit.methods.base.method import LocalMethod
 from tacit.methods.krr import Krr
+from tacit.methods.planners.local import local_planner_of
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
 from tests.claims import FORM, compute_claim
@@ -180,7 +181,7 @@ def test_decimals_have_no_trailing_zeros() -> None:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("n", [1, 80, 200, 10**4])
 def test_largest_epsilon0_keeps_the_target_and_little_more_does_not(method: type[LocalMethod], n: int) -> None:
-    found = largest_epsilon0(method.keeps, n, 1e-6, 1.0)
+    found = largest_epsilon0(local_planner_of(method).keeps, n, 1e-6, 1.0)
     assert found >= 1.0
     assert local(method, found).aggregate_epsilon(n, 1e-6) <= 1.0
     assert local(method, found + 0.001).aggregate_epsilon(n, 1e-6) > 1.0
@@ -206,13 +207,15 @@ def test_a_search_that_spares_work_finds_the_same_epsilon0(
             return True
         return method.aggregate_delta(wanted, epsilon0, reports) <= allowed
 
-    assert method.largest_epsilon0(n, delta, target, most) == min(largest_epsilon0(keeps, n, left, target), most)
+    assert local_planner_of(method).largest_epsilon0(n, delta, target, most) == min(
+        largest_epsilon0(keeps, n, left, target), most
+    )
 
 
 def test_largest_epsilon0_reproduces_the_reference_table() -> None:
-    assert largest_epsilon0(Krr.keeps, 10**4, 1e-6, 1.0) == pytest.approx(5.470, abs=0.002)
-    assert largest_epsilon0(Krr.keeps, 10**5, 1e-8, 0.5) == pytest.approx(6.202, abs=0.002)
-    assert largest_epsilon0(Rr.keeps, 10**4, 1e-6, 1.0) == pytest.approx(5.689, abs=0.003)
+    assert largest_epsilon0(local_planner_of(Krr).keeps, 10**4, 1e-6, 1.0) == pytest.approx(5.470, abs=0.002)
+    assert largest_epsilon0(local_planner_of(Krr).keeps, 10**5, 1e-8, 0.5) == pytest.approx(6.202, abs=0.002)
+    assert largest_epsilon0(local_planner_of(Rr).keeps, 10**4, 1e-6, 1.0) == pytest.approx(5.689, abs=0.003)
 
 
 @settings(max_examples=25, deadline=None)

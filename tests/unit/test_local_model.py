@@ -18,6 +18,7 @@ from tacit.errors import FieldError
 from tacit.methods.base.statistics import SUM, Shape
 from tacit.methods.flips import Flips
 from tacit.methods.packing import BitsPacking, CategoryPacking, HashPacking, packing_of
+from tacit.methods.planners.registry import planner_of
 from tacit.models.local.form import Local
 from tacit.operations.outlook import outlook
 from tacit.recipe.claims import claim_of
@@ -178,7 +179,7 @@ def test_what_the_method_cannot_make_is_neither_packed_nor_read(packing: Any, me
 
 
 def test_noise_shares_hide_nothing_alone_and_have_no_packing() -> None:
-    shares = Flips.tuned(Shape(SUM, 1, low=0, high=9), Decimal(1), 1_000, 1e-6)
+    shares = planner_of(Flips).tuned(Shape(SUM, 1, low=0, high=9), Decimal(1), 1_000, 1e-6)
     with pytest.raises(ValueError, match="hide nothing"):
         packing_of(shares)
     assert packing_of(randomizer_of(recipe(encoder=STRINGS))) == HashPacking(8)

@@ -29,6 +29,7 @@ from tacit.methods.base.affine import (
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
 from tacit.methods.estimators.registry import estimator_of
+from tacit.methods.planners.registry import planner_of
 from tests.unit.device_path import Enumerated, classes, log_ratio
 
 PUBLICS = [SeededEntropy(seed)(PUBLIC_SIZE) for seed in range(12)]
@@ -138,7 +139,7 @@ def test_estimates_are_unbiased_and_err_as_they_say(epsilon: int, rate: float) -
     """Mean of 200 estimates within 4.5 standard errors (false alarm 7e-6), their spread within a quarter of what is
     said (chi-square with 199 degrees of freedom, false alarm below 1e-5)."""
     shape = Shape(HEAVY_HITTERS, 0, item_bits=12)
-    method, design = AffineHashing.tuned(shape, Decimal(epsilon), 1, 1e-6), SampleDesign(rate)
+    method, design = planner_of(AffineHashing).tuned(shape, Decimal(epsilon), 1, 1e-6), SampleDesign(rate)
     entropy, holders, others = SeededEntropy(f"{epsilon} {rate}".encode()), 60, 140
     found = []
     for _ in range(200):
@@ -160,7 +161,7 @@ def test_estimates_are_unbiased_and_err_as_they_say(epsilon: int, rate: float) -
 def test_members_make_the_same_method_again_and_others_are_refused() -> None:
     shape = Shape(HEAVY_HITTERS, 0, item_bits=30)
     for epsilon, values in (("0.5", 2), ("1", 4), ("2", 8), ("4", 64), ("8", 256)):
-        made = AffineHashing.tuned(shape, Decimal(epsilon), 1, 1e-6)
+        made = planner_of(AffineHashing).tuned(shape, Decimal(epsilon), 1, 1e-6)
         assert made.members() == {"epsilon0": epsilon, "categories": values}
         members = {**made.members(), "epsilon0": Decimal(epsilon)}
         assert AffineHashing.of(shape, members) == made

@@ -21,6 +21,8 @@ from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.method import LocalMethod, Method
 from tacit.methods.base.statistics import STATISTICS, Shape, StatisticName
 from tacit.methods.estimators.registry import estimator_of
+from tacit.methods.planners.local import local_planner_of
+from tacit.methods.planners.registry import planner_of
 from tacit.methods.registry import METHODS, method_named, methods_for, methods_of
 from tacit.vdaf.registry import prio3_named
 from tests.unit.device_path import SILENCE, Enumerated, Law, classes, convolved, divergence, log_ratio
@@ -248,7 +250,7 @@ def test_a_method_that_is_tuned_keeps_its_target(name: str, statistic: str) -> N
     kind, shape, n = method_named(name), SHAPES[statistic], 400
     epsilon = Decimal(1)
     if issubclass(kind, LocalMethod):
-        epsilon = Decimal(repr(kind.largest_epsilon0(n, 1e-6, 1.0)))
-    method = kind.tuned(shape, epsilon, n, 1e-6)
+        epsilon = Decimal(repr(local_planner_of(kind).largest_epsilon0(n, 1e-6, 1.0)))
+    method = planner_of(kind).tuned(shape, epsilon, n, 1e-6)
     assert 0.8 < method.aggregate_epsilon(n, 1e-6) <= 1
     assert method.reject_probability < 1e-3

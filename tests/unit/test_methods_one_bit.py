@@ -20,6 +20,7 @@ from tacit.methods.estimators.one_bit import OneBitEstimator
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.methods.one_bit import OneBit
+from tacit.methods.planners.registry import planner_of
 from tacit.operations.design import decide_way, ways_of
 from tacit.operations.drafting import choose_local_method
 from tacit.recipe.context import Context, Stage
@@ -48,7 +49,7 @@ def sent(value: int, maximum: int, epsilon0: float, neutral: int, design: Sample
 @pytest.mark.parametrize("design", RARE, ids=["rare", "rare and dummies"])
 @pytest.mark.parametrize("held", [(0, 1, 3), (1, 1, 2), (3, 3, 0)])
 def test_a_sum_with_unequal_rates_is_unbiased_and_errs_as_it_says(held: Sequence[int], design: SampleDesign) -> None:
-    method = OneBit.tuned(Shape(SUM, 1, low=-1, high=2), Decimal(1), 3, 1e-6)
+    method = planner_of(OneBit).tuned(Shape(SUM, 1, low=-1, high=2), Decimal(1), 3, 1e-6)
     assert method.neutral == 1
     estimator = OneBitEstimator(method)
     truth = float(sum(value - 1 for value in held))
@@ -68,7 +69,7 @@ def test_a_sum_with_unequal_rates_is_unbiased_and_errs_as_it_says(held: Sequence
 
 @pytest.mark.parametrize("values", [(5,) * 40, (0,) * 20 + (10,) * 20, tuple(range(11)) * 4])
 def test_a_mean_of_everybody_is_unbiased_and_its_error_never_too_small(values: Sequence[int]) -> None:
-    method = OneBit.tuned(Shape(MEAN, 1, low=-5, high=5), Decimal(2), len(values), 1e-6)
+    method = planner_of(OneBit).tuned(Shape(MEAN, 1, low=-5, high=5), Decimal(2), len(values), 1e-6)
     law = np.ones(1)
     for value in values:
         chance = one_chance(value, 10, 2.0)
@@ -87,7 +88,7 @@ def test_a_mean_of_everybody_is_unbiased_and_its_error_never_too_small(values: S
 @pytest.mark.parametrize("others", [(0,) * 59, (10,) * 59, (5,) * 59, tuple(range(11)) * 5 + (3,) * 4])
 def test_the_claim_of_a_sum_holds_whatever_numbers_the_others_have(others: Sequence[int]) -> None:
     """An oracle that knows nothing of ``rr``: the laws of the sum, convolved, and their hockey stick."""
-    method, delta = OneBit.tuned(Shape(MEAN, 1, high=10), Decimal(2), 60, 1e-6), 1e-4
+    method, delta = planner_of(OneBit).tuned(Shape(MEAN, 1, high=10), Decimal(2), 60, 1e-6), 1e-4
     epsilon = method.aggregate_epsilon(60, delta)
     assert 0 < epsilon < 2
     law = np.ones(1)

@@ -30,6 +30,7 @@ from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.draws import BYTES, ONE
 from tacit.methods.base.statistics import HISTOGRAM, Shape
 from tacit.methods.estimators.registry import estimator_of
+from tacit.methods.planners.registry import planner_of
 from tacit.methods.shuffled import Zsum
 from tacit.methods.shuffled_few import Unbiased
 from tacit.models.shuffled.task import counts_of
@@ -185,7 +186,7 @@ def test_bounded_noise_is_drawn_with_that_law() -> None:
 
 
 def test_a_bound_that_is_too_tight_for_delta_gives_no_claim() -> None:
-    loose = Unbiased.tuned(MANY, Decimal(1), 2_000, 1e-6)
+    loose = planner_of(Unbiased).tuned(MANY, Decimal(1), 2_000, 1e-6)
     assert loose.aggregate_epsilon(2_000, 1e-6) == pytest.approx(1, abs=1e-4)
     tight = Unbiased("histogram", loose.cells, loose.noise_rate, loose.max_weight // 4)
     assert math.isinf(tight.aggregate_epsilon(2_000, 1e-6))
@@ -195,7 +196,7 @@ def test_a_bound_that_is_too_tight_for_delta_gives_no_claim() -> None:
 def test_estimates_have_the_errors_that_they_state_and_empty_cells_no_false_positive(kind: Any) -> None:
     """10 cells, 400 devices, 60 runs: an estimate is within 5.5 errors with probability 1 - 4e-8 each (600 of them),
     and a run of zsum has no estimate above 0 for an answer that nobody has."""
-    method, entropy = kind.tuned(Shape(HISTOGRAM, 10), Decimal(1), 400, 1e-6), SeededEntropy(b"runs")
+    method, entropy = planner_of(kind).tuned(Shape(HISTOGRAM, 10), Decimal(1), 400, 1e-6), SeededEntropy(b"runs")
     truth = [300, 100, *[0] * 8]
     design = SampleDesign(1.0)
     for _ in range(60):
@@ -217,7 +218,7 @@ def test_estimates_have_the_errors_that_they_state_and_empty_cells_no_false_posi
 @pytest.mark.parametrize("count", [0, 10, 25, 40, 50, 60, 80, 200])
 def test_an_interval_holds_the_truth_as_often_as_it_says_also_where_small_counts_are_cut(count: int) -> None:
     """By the exact law of the noise of 400 devices; discreteness makes up for the half per cent."""
-    method = Zsum.tuned(Shape(HISTOGRAM, 3), Decimal(1), 400, 1e-6)
+    method = planner_of(Zsum).tuned(Shape(HISTOGRAM, 3), Decimal(1), 400, 1e-6)
     kept, held = 1 - method.noise_mean, 0.0
     for absent in range(401):
         share = math.comb(400, absent) * kept**absent * (1 - kept) ** (400 - absent)

@@ -65,7 +65,7 @@ def test_a_recipe_states_what_makes_the_method_again() -> None:
 )
 def test_what_cannot_work_is_refused_with_its_numbers(epsilon: str, bits: int, many: int, words: str) -> None:
     with pytest.raises(ValueError, match=words) as caught:
-        PaperHistogram(Decimal(epsilon), bits).planned_for(many)
+        PaperHistogram(Decimal(epsilon), bits).expecting(many)
     assert "\n" not in str(caught.value)
 
 

@@ -19,6 +19,7 @@ from infra.lab.demo.run import rate_of
 from infra.lab.demo.staging import MAIN_SLOT
 from infra.lab.demo.texts_run import Expected, TextsRun
 from infra.lab.demo.words import Texts
+from tacit.methods.planners.registry import planner_of
 from tacit.methods.registry import METHODS, method_named
 from tacit.models.local.form import Local
 from tacit.models.one_server import ANALYZER
@@ -84,7 +85,7 @@ class LocalRun(TextsRun):
 
     def _planned(self, number: int) -> Recipe:
         """The recipe for so many devices."""
-        most = min(MOST_CONTRIBUTIONS, self._method.MOST_PLANNED)
+        most = min(MOST_CONTRIBUTIONS, planner_of(self._method).MOST_PLANNED)
         return self._proposed(
             name="demo",
             text=self._dataset.question.text,

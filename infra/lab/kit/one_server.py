@@ -18,6 +18,7 @@ from tacit.codec import b64url
 from tacit.dp.claim import RELATION, UNBOUNDED
 from tacit.messages import HpkeConfig
 from tacit.methods.flips import Flips
+from tacit.methods.planners.registry import planner_of
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
 from tacit.models.forms import form_of
@@ -112,7 +113,7 @@ class AnalyzerKit(RecipeKit):
 def _randomizer(question: dict[str, Any], statistic: str, most: int) -> dict[str, Any]:
     if statistic == "mean":
         shape = shape_of(Question.model_validate(question))
-        members = Flips.tuned(shape, Decimal(4), 1, 1e-6).members()
+        members = planner_of(Flips).tuned(shape, Decimal(4), 1, 1e-6).members()
         return {"name": Flips.NAME, **members}
     if statistic == "count":
         return {"name": Rr.NAME, "epsilon0": "4", "categories": 2}

@@ -28,6 +28,7 @@ from tacit.methods.base.affine import AffineHashing
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
 from tacit.methods.estimators.registry import estimator_of
+from tacit.methods.planners.registry import planner_of
 from tacit.methods.succinct_histogram.projection import FrequencyOracle
 from tacit.methods.succinct_histogram.signs import SignSums
 from tacit.ports import Entropy
@@ -94,7 +95,7 @@ def _zipf(bits: int, entropy: Entropy) -> int:
 
 def _affine(items: Sequence[int], bits: int, epsilon0: Decimal, entropy: Entropy) -> float:
     """The largest error of affine hashing with one level."""
-    method = AffineHashing.tuned(Shape(HEAVY_HITTERS, 0, item_bits=bits), epsilon0, 1, 1e-6)
+    method = planner_of(AffineHashing).tuned(Shape(HEAVY_HITTERS, 0, item_bits=bits), epsilon0, 1, 1e-6)
     (reports,) = collected(method, np.array(items, dtype=np.uint64), entropy).levels
     (supports,) = count_supports(reports, [0], 0, bits)
     truth = Counter(items)

@@ -11,6 +11,7 @@ from client_agent import device_rules
 from infra.tools.documents.schemas import SCHEMAS, schema_of
 from infra.tools.documents.words import MADE, page, prose, table, type_in_words, value
 from tacit.methods.base.statistics import STATISTICS, Shape
+from tacit.methods.planners.registry import planner_of
 from tacit.methods.registry import METHODS
 from tacit.monitor.findings import KINDS
 from tacit.recipe.context import Stage
@@ -108,7 +109,7 @@ def _proofs() -> Iterable[tuple[str, ...]]:
         by_vdaf: dict[str, list[str]] = {}
         for name in method.STATISTICS:
             cells = 1 if STATISTICS[name].is_scalar else _CELLS
-            proof = method.tuned(Shape(STATISTICS[name], cells, norm=1), Decimal(1), _REPORTS, _DELTA).proof
+            proof = planner_of(method).tuned(Shape(STATISTICS[name], cells, norm=1), Decimal(1), _REPORTS, _DELTA).proof
             length = "1" if proof is None or proof.length == 1 else "`categories`"
             by_vdaf.setdefault("none" if proof is None else f"{proof.name} of length {length}", []).append(name)
         members = ", ".join(f"`{name}`" for name in method.MEMBERS)

@@ -19,7 +19,6 @@ device's own draws alone, whatever those bytes are, as long as they are drawn wi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Self
 
@@ -129,18 +128,6 @@ class AffineHashing(LocalMethod):
         categories = int(members["categories"])
         bits = categories.bit_length() - 1
         return cls(members["epsilon0"], bits if categories == 1 << bits else 0, shape.item_bits)
-
-    @classmethod
-    def tuned(cls, shape: Shape, epsilon: Decimal, _n: int, _delta: float) -> Self:
-        """The method with this epsilon0 and the number of hash bits with the least variance."""
-        made = (cls(epsilon, bits, shape.item_bits) for bits in range(1, MAX_HASH_BITS + 1))
-        return min(made, key=cls._variance)
-
-    def _variance(self) -> float:
-        """The variance of a rare item's estimated share, times the number of reports of a level."""
-        share = 1 / self.values
-        gain = float(self.output_probabilities()[0] - Fraction(1, self.values))
-        return share * (1 - share) / gain**2
 
     @classmethod
     def mismatch(cls, _shape: Shape, _members: Members) -> str | None:

@@ -1,8 +1,8 @@
 """The interface of a method: one way to randomise an answer, to prove it valid, and to account for its privacy.
 
 Each method is a class in its own file and one line in ``tacit.extension_points``. It never sees a recipe: it receives
-the shape of a question and the members that belong to it. How a collector estimates from the sum is said beside it
-(``tacit.methods.estimators``).
+the shape of a question and the members that belong to it. How a collector estimates from the sum, and how an analyst
+chooses parameters, is said beside it (``tacit.methods.estimators``, ``tacit.methods.planners``).
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from tacit.dp.amplification import delta_fmt22, epsilon_fmt22
 from tacit.dp.binomial_noise import NoiseShare
-from tacit.dp.calibrate import largest_epsilon0
-from tacit.dp.parameters import MAX_EPSILON0, MAX_N
+from tacit.dp.parameters import MAX_N
 from tacit.dp.repeated.losses import Curve
 from tacit.dp.reports import NoiseStep
 from tacit.methods.base.proof import NormProof, Proof
@@ -26,8 +25,6 @@ from tacit.methods.base.statistics import Shape, StatisticName
 from tacit.ports import Entropy
 
 SHUFFLE_FMT22 = "shuffle-fmt22"
-EPSILON_PLACES = 4
-"""Decimals to which a local epsilon is searched."""
 MOST_COUNTED = 1 << 17
 """So many reports are summed exactly for the curve of a sum; a device computes one in two seconds."""
 Measurement = int | list[int]
@@ -58,9 +55,9 @@ class Method(ABC):
     for it beside ``categories``, ``STATISTICS`` are the statistics that it answers. ``IS_LOCAL``: a single report hides
     its answer by itself. ``IS_PROVED``: its outputs have a ``proof``, so that they can be added up as secret shares.
     ``ENGINE``: the name of what searches single reports for frequent items (``tacit.succinct.engines``); None where
-    reports are added up. ``MOST_PLANNED``: the most reports for which it can be ``planned_for``. ``IS_SHUFFLED``: a
-    measurement is how many messages a device sends about each cell, and they hide its answer only once they are
-    shuffled among those of others. ``DRAWS`` describes its draws for the page of methods."""
+    reports are added up. ``IS_SHUFFLED``: a measurement is how many messages a device sends about each cell, and they
+    hide its answer only once they are shuffled among those of others. ``DRAWS`` describes its draws for the page of
+    methods."""
 
     NAME: ClassVar[str]
     MEMBERS: ClassVar[tuple[str, ...]]
@@ -68,7 +65,6 @@ class Method(ABC):
     IS_LOCAL: ClassVar[bool]
     IS_PROVED: ClassVar[bool] = True
     ENGINE: ClassVar[str | None] = None
-    MOST_PLANNED: ClassVar[int] = MAX_N
     IS_SHUFFLED: ClassVar[bool] = False
     DRAWS: ClassVar[Draws]
 
@@ -102,12 +98,6 @@ class Method(ABC):
     def of(cls, shape: Shape, members: Members, batch_flips: int = 0) -> Self:
         """Make the method from the stated members, which include each of ``MEMBERS``. ``batch_flips``: noise that each
         aggregator adds. ``ValueError`` names a member that is out of range."""
-
-    @classmethod
-    @abstractmethod
-    def tuned(cls, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Self:
-        """Make the method with as little noise as ``epsilon`` allows: epsilon of one report where that hides its
-        answer, otherwise of the sum of n reports at ``delta``. ``ValueError`` where no parameters reach it."""
 
     @abstractmethod
     def members(self) -> dict[str, Any]:
@@ -177,11 +167,6 @@ class Method(ABC):
         ``_chance``."""
         return self
 
-    def planned_for(self, _reports: int) -> Self:
-        """The same method for about so many reports, where its parameters depend on that. ``ValueError`` where it
-        cannot work with so many."""
-        return self
-
     @property
     @abstractmethod
     def mechanism(self) -> str:
@@ -240,34 +225,6 @@ class LocalMethod(Method):
         every epsilon0-LDP method is proved."""
         return 1.0
 
-    @classmethod
-    def exceeds(cls, _epsilon: float, _epsilon0: float, _n: int, _delta: float) -> bool:
-        """Whether ``aggregate_delta`` is seen to exceed delta after a small part of its work."""
-        return True
-
-    @classmethod
-    def keeps(cls, epsilon0: float, n: int, delta: float, target: float) -> bool:
-        """Whether the sum of n reports with ``epsilon0``, all of them sent, is (target, delta)-private."""
-        if epsilon0 <= target or delta_fmt22(target, epsilon0, n, tail=delta * 1e-4) <= delta:
-            return True
-        return not cls.exceeds(target, epsilon0, n, delta) and cls.aggregate_delta(target, epsilon0, n) <= delta
-
-    @classmethod
-    def seems_to_keep(cls, epsilon0: float, n: int, delta: float, target: float) -> bool:
-        """Whether ``keeps`` may hold, decided with a small part of its work."""
-        if epsilon0 <= target or not cls.exceeds(target, epsilon0, n, delta):
-            return True
-        return delta_fmt22(target, epsilon0, n, tail=delta * 1e-4) <= delta
-
-    @classmethod
-    def largest_epsilon0(cls, n: int, delta: float, epsilon: float, most: float = MAX_EPSILON0) -> float:
-        """The largest local epsilon up to ``most`` with which the sum of n reports is (epsilon, delta)-private, rounded
-        down. ``ValueError`` names what is out of range."""
-        left = delta * (1 - cls.TAIL_SHARE)
-        return largest_epsilon0(
-            cls.keeps, n, left, epsilon, places=EPSILON_PLACES, seems_to_keep=cls.seems_to_keep, most=most
-        )
-
     def members(self) -> dict[str, Any]:
         """``epsilon0`` and ``categories``."""
         return {"epsilon0": plain(self.epsilon0), "categories": self.cells}
@@ -311,11 +268,6 @@ class LocalMethod(Method):
             return min(shuffled(epsilon), exact / (1 - eta) if eta < 1 else 1.0)
 
         return lower
-
-
-def rounded_epsilon0(value: float) -> Decimal:
-    """A local epsilon with ``EPSILON_PLACES`` decimals, not above ``value``."""
-    return Decimal(repr(value)).quantize(Decimal(1).scaleb(-EPSILON_PLACES), rounding=ROUND_FLOOR)
 
 
 def plain(number: Decimal) -> str:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Self
 
@@ -46,7 +45,6 @@ class PaperHistogram(LocalMethod):
     STATISTICS = ("heavy-hitters",)
     IS_PROVED = False
     ENGINE = "paper"
-    MOST_PLANNED = MOST_REPORTS
     DRAWS = Draws(
         "u = 16 bytes; d < the threshold of u and the item (docs/device.md): 1; else 0",
         "u = 16 bytes; d < the threshold of u without an item: 1; else 0",
@@ -74,19 +72,14 @@ class PaperHistogram(LocalMethod):
         if members["categories"] != 2:
             raise ValueError("categories must be 2")
         made = cls(members["epsilon0"], shape.item_bits, 1)
-        return made.planned_for(int(members["reports"]))
-
-    @classmethod
-    def tuned(cls, shape: Shape, epsilon: Decimal, _n: int, _delta: float) -> Self:
-        """The method with this epsilon0, for ``MOST_REPORTS`` reports."""
-        return cls(epsilon, shape.item_bits)
+        return made.expecting(int(members["reports"]))
 
     @classmethod
     def mismatch(cls, _shape: Shape, _members: Members) -> str | None:
         """None: a report is one bit whatever the domain."""
         return None
 
-    def planned_for(self, reports: int) -> Self:
+    def expecting(self, reports: int) -> Self:
         """The method with the channels of so many reports. ``ValueError`` says in numbers why it cannot find
         anything."""
         made = replace(self, reports=min(reports, MOST_REPORTS))

@@ -11,8 +11,10 @@ from typing import Any
 from tacit.dp.parameters import ParameterError
 from tacit.dp.solve import largest_where
 from tacit.errors import FieldError, Refusal, UsageError
-from tacit.methods.base.method import EPSILON_PLACES, LocalMethod, Method, rounded_epsilon0
+from tacit.methods.base.method import LocalMethod, Method
 from tacit.methods.base.statistics import Shape
+from tacit.methods.planners.local import EPSILON_PLACES, local_planner_of, rounded_epsilon0
+from tacit.methods.planners.registry import planner_of
 from tacit.methods.registry import method_named
 from tacit.models.form import Cap, Form
 from tacit.models.forms import form_of
@@ -79,7 +81,9 @@ class PrivacyTarget:
             return self._tune(self.epsilon, honest, kept, batch_size)
         reports, kept = self._reports(plan, batch_size, batch_size)
         try:
-            largest = method.largest_epsilon0(reports, kept, float(self.epsilon), float(self.max_epsilon0))
+            largest = local_planner_of(method).largest_epsilon0(
+                reports, kept, float(self.epsilon), float(self.max_epsilon0)
+            )
         except ValueError as error:
             raise _of_member(error) or UsageError(f"no local epsilon fits B = {batch_size}: {error}") from error
         return self._tune(min(Decimal(repr(largest)), self.max_epsilon0), reports, kept, batch_size)
@@ -96,7 +100,8 @@ class PrivacyTarget:
         shape, local = self.shape, self.method.IS_LOCAL
         epsilon = min(self.epsilon, self.max_epsilon0) if local else self.epsilon
         try:
-            return self.method.tuned(shape, epsilon, 1, float(self.delta)).planned_for(reports)
+            planner = planner_of(self.method)
+            return planner.planned_for(planner.tuned(shape, epsilon, 1, float(self.delta)), reports)
         except ValueError as error:
             words = f"the noise of one device cannot hide up to {shape.maximum} events at epsilon {self.epsilon:f}"
             words += f" and delta {self.delta:f}; count fewer, or allow more epsilon"
@@ -106,7 +111,7 @@ class PrivacyTarget:
         """The method with as little noise as ``epsilon`` allows."""
         shape = self.shape
         try:
-            return self.method.tuned(shape, epsilon, reports, delta)
+            return planner_of(self.method).tuned(shape, epsilon, reports, delta)
         except ValueError as error:
             what = f"B = {batch_size} and values up to {shape.maximum}: {error}"
             words = f"no {self.randomizer} fits {what}"

@@ -31,6 +31,7 @@ from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.packing import HashPacking
+from tacit.methods.planners.registry import planner_of
 from tacit.models.local.server import HashedReports
 from tacit.succinct.engines import TreeEngine
 from tacit.succinct.supports import count_supports
@@ -121,7 +122,7 @@ def measured(parts: Sequence[Part], tell: Tell) -> Iterator[AccuracyRow]:
 
 def tuned(epsilon: float, bits: int) -> AffineHashing:
     """The method as a recipe states it for this epsilon."""
-    return AffineHashing.tuned(Shape(HEAVY_HITTERS, 0, item_bits=bits), Decimal(epsilon), 1, 1e-6)
+    return planner_of(AffineHashing).tuned(Shape(HEAVY_HITTERS, 0, item_bits=bits), Decimal(epsilon), 1, 1e-6)
 
 
 def _recall(n: int, epsilon: int, seeds: int, tell: Tell, *, with_peer: bool, bits: int = BITS) -> list[AccuracyRow]:
