@@ -18,6 +18,7 @@ from client_agent.journal import AgentStore, Fact, note
 from client_agent.training import Ask, Trainer
 from tacit.extension_points import WATCHED_STATE
 from tacit.methods.base.method import Answer, Measurement
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.ports import Clock, Entropy
 from tacit.recipe import derive
 from tacit.recipe.encoder import MISSING, encoder_of, misread
@@ -225,12 +226,12 @@ def draw_answer(
     """What an eligible device sends, and why nothing. It sends its randomised answer (without one, ``MISSING``, a
     dummy: P27) if the coin of that answer's rate, or ``chosen`` of a series' draw, says so. Otherwise it sends a dummy
     with the probability of dummies (P20). Nothing reveals later that it was one."""
-    randomizer, sampling, why = derive.randomizer_of(recipe), recipe.sampling, ""
+    randomiser, sampling, why = device_randomiser_of(derive.randomizer_of(recipe)), recipe.sampling, ""
     if coin(sampling.rate_of(answer), entropy) if chosen is None else chosen:
-        measurement = randomizer.missing(entropy) if answer is MISSING else randomizer.randomise(answer, entropy)
+        measurement = randomiser.missing(entropy) if answer is MISSING else randomiser.randomise(answer, entropy)
         if measurement is not None:
             return measurement, ""
         why = "randomised beyond the bound"
     if sampling.dummies is not None and coin(sampling.dummy_rate, entropy):
-        return randomizer.dummy(entropy), ""
+        return randomiser.dummy(entropy), ""
     return None, why

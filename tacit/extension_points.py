@@ -70,6 +70,21 @@ METHODS: Final = {
 """Ways to randomise (``tacit.methods.base.method.Method``), ordered by preference: a question takes the first method
 that fits."""
 
+RANDOMISERS: Final = {
+    "krr": "tacit.methods.randomisers.krr:KrrRandomiser",
+    "rappor": "tacit.methods.randomisers.unary:RapporRandomiser",
+    "oue": "tacit.methods.randomisers.unary:OueRandomiser",
+    "rr": "tacit.methods.randomisers.rr:RrRandomiser",
+    "flips": "tacit.methods.randomisers.flips:FlipsRandomiser",
+    "one-bit": "tacit.methods.randomisers.one_bit:OneBitRandomiser",
+    "affine": "tacit.methods.randomisers.affine:AffineRandomiser",
+    "succinct-histogram": "tacit.methods.randomisers.succinct_histogram:SuccinctHistogramRandomiser",
+    "zsum": "tacit.methods.randomisers.shuffled:ZsumRandomiser",
+    "unbiased": "tacit.methods.randomisers.shuffled:UnbiasedRandomiser",
+    "flipped": "tacit.methods.randomisers.shuffled:FlippedRandomiser",
+}
+"""How a device draws what it sends by a method (``tacit.methods.randomisers.base.Randomiser``), by the method."""
+
 ESTIMATORS: Final = {
     "krr": "tacit.methods.estimators.krr:KrrEstimator",
     "rappor": "tacit.methods.estimators.unary:UnaryEstimator",

@@ -16,11 +16,9 @@ from tacit.dp.binomial_noise import MAX_FLIPS, MAX_SCALE, NoiseShare
 from tacit.dp.noisy_length import EXCESS, longest_square
 from tacit.dp.reports import NoiseStep
 from tacit.dp.vector_noise import VectorStep
-from tacit.methods.base.draws import fair_flips
-from tacit.methods.base.method import Answer, Draws, Measurement, Members, Method
+from tacit.methods.base.method import Members, Method
 from tacit.methods.base.proof import NormProof, Proof
 from tacit.methods.base.statistics import STATISTICS, Shape, Statistic, StatisticName, neutral_of
-from tacit.ports import Entropy
 from tacit.vdaf.vector_bounds import VectorBounds
 
 MAX_BATCH_FLIPS = 1 << 20
@@ -42,20 +40,6 @@ class Flips(Method):
     MEMBERS = ("scale", "flips", "maximum")
     STATISTICS = ("histogram", "count", "sum", "mean", "vector-sum")
     IS_LOCAL = False
-    DRAWS = Draws(
-        "per cell: scale * value + the number of ones among `flips` random bits (the lowest bits of ceil(flips / 8) "
-        "bytes); a histogram's values are the one-hot v",
-        "the same with the neutral value: (0 - low) / unit where that is one of the values, else 0",
-        bounds="`max_measurement` = scale * maximum + flips",
-        note="with Prio3L2BoundSum of length d = `categories` in place of Prio3SumVec the numbers are the same and "
-        "`vector` has `max_value` = scale * maximum + flips, `centre` = c = scale * z + flips / 2, z the values' "
-        "number for 0, `max_square` = M = floor((d flips + 4A^2 + 104 flips + 2 R) / 4), A = scale * floor(norm / "
-        "unit), R = ceil(sqrt(52 flips (d flips + 8 A^2))), `scale` 1, `flips` 0; flips are even. Where the numbers' "
-        "squared distances from c add up to more than M, send c in every cell instead (chance below 2^-75). In older "
-        "recipes `vector.flips` is above 0: all values come first, then all numbers of ones, not added up; `max_value` "
-        "= maximum, `centre` = z, `max_square` = floor(norm / unit)^2, `scale` and `flips` are the randomizer's.",
-    )
-
     statistic: StatisticName
     scale: int
     flips: int
@@ -142,10 +126,10 @@ class Flips(Method):
         if self.norm_proof is NormProof.VALUES:
             return VectorBounds(self.cells, self.maximum, self.neutral, self.radius**2, self.scale, self.flips)
         longest = longest_square(self.cells, self.scale * self.radius, self.flips)
-        return VectorBounds(self.cells, self.largest, self._middle, longest)
+        return VectorBounds(self.cells, self.largest, self.middle, longest)
 
     @property
-    def _middle(self) -> int:
+    def middle(self) -> int:
         """What the neutral value is in the middle of its noise, rounded down."""
         return self.scale * self.neutral + self.flips // 2
 
@@ -194,40 +178,10 @@ class Flips(Method):
         """The largest number that a measurement can hold."""
         return self.scale * self.maximum + self.flips
 
-    def randomise(self, answer: Answer, entropy: Entropy, /) -> Measurement:
-        """The measurement for a category (histogram), an encoded number, or a vector of numbers. The work depends on
-        the parameters alone."""
-        return self._noisy(self._values(answer), entropy)
-
-    def dummy(self, entropy: Entropy, /) -> Measurement:
-        """Noise around the neutral value in every cell."""
-        return self._noisy((self.neutral,) * self.cells, entropy)
-
     @property
     def neutral(self) -> int:
         """The encoded value of a dummy: that of 0 where 0 is a possible value, else that of ``low``."""
         return neutral_of(self.low, self.unit, self.maximum)
-
-    def _noisy(self, values: tuple[int, ...], entropy: Entropy) -> Measurement:
-        noises = [fair_flips(self.flips, entropy) for _ in values]
-        if self.norm_proof is NormProof.VALUES:
-            return [*values, *noises]
-        noisy = [self.scale * value + noise for value, noise in zip(values, noises, strict=True)]
-        if self.norm_proof is NormProof.SUM and (bounds := self.bounds).square(noisy) > bounds.max_square:
-            # No proof covers it. A second draw would cost no less of delta (``tacit.dp.noisy_length``), and this way
-            # the work and the bytes drawn do not depend on the first.
-            return [self._middle] * self.cells
-        return noisy[0] if self.kind.is_scalar else noisy
-
-    def _values(self, answer: Answer) -> tuple[int, ...]:
-        if self.kind.is_one_hot and isinstance(answer, int):
-            if not 0 <= answer < self.cells:
-                raise ValueError(f"category must be from 0 to {self.cells - 1}")
-            return tuple(int(cell == answer) for cell in range(self.cells))
-        values = (int(answer),) if isinstance(answer, int) else tuple(answer)
-        if len(values) != self.cells or not all(0 <= value <= self.maximum for value in values):
-            raise ValueError(f"an answer must be {self.cells} numbers from 0 to {self.maximum}")
-        return values
 
     @property
     def high(self) -> int | Fraction:

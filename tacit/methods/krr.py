@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Self
+from typing import Self
 
 from tacit.dp.repeated.losses import Curve
-from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, hex_threshold, keep_threshold
-from tacit.methods.base.method import Draws, LocalMethod, Members, check_category
+from tacit.methods.base.draws import ONE, epsilon0_from, keep_threshold
+from tacit.methods.base.method import LocalMethod, Members
 from tacit.methods.base.proof import Proof
 from tacit.methods.base.statistics import Shape
-from tacit.ports import Entropy
-from tacit.uniform import uniform_below
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +21,14 @@ class Krr(LocalMethod):
     NAME = "krr"
     MEMBERS = ("epsilon0",)
     STATISTICS = ("histogram",)
-    DRAWS = Draws(
-        "k categories: d1 < T(epsilon0, k - 1): v; else the uniform u below k - 1, plus 1 if u >= v (both are drawn "
-        "always)",
-        "uniform below k",
-    )
-
     categories: int
-    _keep: int = field(default=0, init=False, repr=False)
+    keep_below: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.categories < 2:
             raise ValueError("categories must be at least 2")
         object.__setattr__(self, "epsilon0", epsilon0_from(self.epsilon0))
-        object.__setattr__(self, "_keep", keep_threshold(self.epsilon0, self.categories - 1))
+        object.__setattr__(self, "keep_below", keep_threshold(self.epsilon0, self.categories - 1))
 
     @classmethod
     def of(cls, _shape: Shape, members: Members, _batch_flips: int = 0) -> Self:
@@ -54,20 +46,9 @@ class Krr(LocalMethod):
         """The number of cells: one per category."""
         return self.categories
 
-    def randomise(self, category: int, entropy: Entropy, /) -> int:
-        """The category to report. Draws the same number of bytes whether the truth is kept or not."""
-        check_category(category, self.categories)
-        keep = bernoulli(self._keep, entropy)
-        other = uniform_below(self.categories - 1, entropy)
-        return category if keep else other + (other >= category)
-
-    def dummy(self, entropy: Entropy, /) -> int:
-        """A category drawn uniformly at random."""
-        return uniform_below(self.categories, entropy)
-
     def output_probabilities(self) -> tuple[Fraction, Fraction]:
         """Probabilities of (the true category, each other category), exactly as drawn."""
-        keep = Fraction(self._keep, ONE)
+        keep = Fraction(self.keep_below, ONE)
         return keep, (1 - keep) / (self.categories - 1)
 
     @property
@@ -76,7 +57,3 @@ class Krr(LocalMethod):
         missing answer is the mean of all categories."""
         most = math.exp(self.local_epsilon)
         return lambda epsilon: max(0.0, most - math.exp(epsilon)) / (most + self.categories - 1)
-
-    def thresholds(self) -> dict[str, Any]:
-        """The threshold below which a draw keeps the true category."""
-        return {"keep_threshold": hex_threshold(self._keep)}

@@ -15,12 +15,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Self
 
-from tacit.methods.base.draws import bernoulli
-from tacit.methods.base.method import Draws, Members
+from tacit.methods.base.method import Members
 from tacit.methods.base.statistics import STATISTICS, Shape, Statistic, StatisticName, neutral_of
 from tacit.methods.rr import Rr
-from tacit.ports import Entropy
-from tacit.uniform import uniform_below
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +27,6 @@ class OneBit(Rr):
     NAME = "one-bit"
     MEMBERS = ("epsilon0", "maximum")
     STATISTICS = ("sum", "mean")
-    DRAWS = Draws(
-        "u uniform below `maximum`; b = 1 if u < v, else 0; then b if d < T(epsilon0, 1), else 1 - b (both are drawn "
-        "always, u first)",
-        "the same with the neutral value: (0 - low) / unit where that is one of the values, else 0",
-    )
-
     statistic: StatisticName
     maximum: int
     low: int | Fraction = 0
@@ -73,17 +64,6 @@ class OneBit(Rr):
     @property
     def kind(self) -> Statistic:
         return STATISTICS[self.statistic]
-
-    def randomise(self, value: int, entropy: Entropy, /) -> int:
-        """The bit to report for an encoded value. Draws the same number of bytes whatever comes out."""
-        if not 0 <= value <= self.maximum:
-            raise ValueError(f"an answer must be from 0 to {self.maximum}")
-        bit = int(uniform_below(self.maximum, entropy) < value)
-        return bit if bernoulli(self._keep, entropy) else 1 - bit
-
-    def dummy(self, entropy: Entropy, /) -> int:
-        """The bit of the neutral value."""
-        return self.randomise(self.neutral, entropy)
 
     @property
     def neutral(self) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tacit.methods.base.draws import ONE, keep_threshold
-from tacit.methods.unary import UnaryEncoding, unary_draws
+from tacit.methods.unary import UnaryEncoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,6 @@ class Oue(UnaryEncoding):
     """Keeps the own bit with probability 1/2 and flips every other bit with f = 1/(e^{e0} + 1)."""
 
     NAME = "oue"
-    DRAWS = unary_draws("bit v = (d_v < 2^127), any other bit i = (d_i >= T(epsilon0, 1))")
 
     def _drawn_below(self) -> tuple[int, int]:
         """The thresholds: half of all draws make the own bit a one; draws below the second leave another bit a zero."""

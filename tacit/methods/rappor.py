@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tacit.dp.reports import epsilon_with_rejection
 from tacit.dp.rr_exact import delta_two_cells, epsilon_two_cells, rappor_flip
 from tacit.methods.base.draws import keep_threshold
-from tacit.methods.unary import UnaryEncoding, unary_draws
+from tacit.methods.unary import UnaryEncoding
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,6 @@ class Rappor(UnaryEncoding):
     """Flip probability f = 1/(e^{e0/2} + 1) per cell."""
 
     NAME = "rappor"
-    DRAWS = unary_draws("bit i = (i = v) xor (d_i >= T(epsilon0 / 2, 1))")
     TAIL_SHARE = 0.001
 
     def _drawn_below(self) -> tuple[int, int]:

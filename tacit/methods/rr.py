@@ -7,11 +7,10 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from tacit.dp.rr_exact import delta_one_cell, epsilon_one_cell, rr_flip
-from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, fair_flips, hex_threshold, keep_threshold
-from tacit.methods.base.method import Draws, LocalMethod, Members, check_category, plain
+from tacit.methods.base.draws import ONE, epsilon0_from, keep_threshold
+from tacit.methods.base.method import LocalMethod, Members, plain
 from tacit.methods.base.proof import Proof
 from tacit.methods.base.statistics import Shape, StatisticName
-from tacit.ports import Entropy
 
 _BITS = 2
 
@@ -24,13 +23,11 @@ class Rr(LocalMethod):
     NAME = "rr"
     MEMBERS: ClassVar[tuple[str, ...]] = ("epsilon0",)
     STATISTICS: ClassVar[tuple[StatisticName, ...]] = ("count",)
-    DRAWS = Draws("v if d < T(epsilon0, 1), else 1 - v", "one random byte, its lowest bit")
-
-    _keep: int = field(default=0, init=False, repr=False)
+    keep_below: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon0", epsilon0_from(self.epsilon0))
-        object.__setattr__(self, "_keep", keep_threshold(self.epsilon0, 1))
+        object.__setattr__(self, "keep_below", keep_threshold(self.epsilon0, 1))
 
     @classmethod
     def categories_of(cls, _shape: Shape) -> int:
@@ -59,18 +56,9 @@ class Rr(LocalMethod):
         """Always 1: the count of ones."""
         return 1
 
-    def randomise(self, category: int, entropy: Entropy, /) -> int:
-        """The bit to report; ``category`` is the true bit, 0 or 1."""
-        check_category(category, 2)
-        return int(category) if bernoulli(self._keep, entropy) else 1 - int(category)
-
-    def dummy(self, entropy: Entropy, /) -> int:
-        """A fair random bit, sent in place of an answer."""
-        return fair_flips(1, entropy)
-
     def output_probabilities(self) -> tuple[Fraction, Fraction]:
         """Probability of reporting a 1 for (true bit 1, true bit 0)."""
-        keep = Fraction(self._keep, ONE)
+        keep = Fraction(self.keep_below, ONE)
         return keep, 1 - keep
 
     @classmethod
@@ -86,7 +74,3 @@ class Rr(LocalMethod):
     def aggregate_epsilon(self, n: int, delta: float, /) -> float:
         """The exact epsilon, or the shuffling bound where that is less."""
         return min(self.reports_epsilon(n, delta), epsilon_one_cell(rr_flip(self.local_epsilon), n, delta))
-
-    def thresholds(self) -> dict[str, Any]:
-        """The threshold below which a draw keeps the true bit."""
-        return {"keep_threshold": hex_threshold(self._keep)}

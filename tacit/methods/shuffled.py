@@ -23,10 +23,9 @@ from fractions import Fraction
 from typing import Any, ClassVar, Self
 
 from tacit.dp import shuffled_counts
-from tacit.methods.base.draws import BYTES, ONE, hex_threshold
-from tacit.methods.base.method import Draws, Members, Method, plain
+from tacit.methods.base.draws import ONE
+from tacit.methods.base.method import Members, Method, plain
 from tacit.methods.base.statistics import STATISTICS, Shape, StatisticName
-from tacit.ports import Entropy
 
 MAX_CATEGORIES = 1 << 20
 """So that a cell's number fits into a message of 51 bytes, and a result into memory; policies bound messages."""
@@ -45,7 +44,7 @@ class ShuffledCounts(Method):
     statistic: StatisticName
     categories: int
     noise_rate: Decimal
-    _noise_below: int = field(default=0, init=False, repr=False)
+    noise_below: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         fewest = 1 if self.is_scalar else 2
@@ -53,7 +52,7 @@ class ShuffledCounts(Method):
             raise ValueError(f"categories must be from 2 to {self.MOST_CATEGORIES}, and 1 for a count")
         if not 0 < self.noise_rate <= Decimal("0.5"):
             raise ValueError("noise_rate must be above 0 and at most 0.5")
-        object.__setattr__(self, "_noise_below", math.ceil(Fraction(self.noise_rate) * ONE))
+        object.__setattr__(self, "noise_below", math.ceil(Fraction(self.noise_rate) * ONE))
 
     @classmethod
     def fits(cls, shape: Shape) -> bool:
@@ -84,36 +83,17 @@ class ShuffledCounts(Method):
     @property
     def noise_threshold(self) -> int:
         """T: a cell's rare bit has probability ``T / 2^128``."""
-        return self._noise_below
+        return self.noise_below
 
     @property
     @abstractmethod
     def messages(self) -> int:
         """The most messages of a device; all devices send as many, with fillers that stand for no cell."""
 
-    @abstractmethod
-    def _noise(self, entropy: Entropy) -> list[int]:
-        """The noise messages per cell; the work depends on the parameters alone."""
-
     @property
     @abstractmethod
     def noise_mean(self) -> float:
         """The probability of a noise message in one cell of one device."""
-
-    def randomise(self, answer: int, entropy: Entropy, /) -> list[int]:
-        """The messages per cell of a device with this category, or with this bit for a count."""
-        if not 0 <= answer < max(2, self.categories):
-            raise ValueError(f"an answer must be from 0 to {max(2, self.categories) - 1}")
-        counts = self._noise(entropy)
-        if self.is_scalar:
-            counts[0] += answer
-        else:
-            counts[answer] += 1
-        return counts
-
-    def dummy(self, entropy: Entropy, /) -> list[int]:
-        """The noise messages per cell of a device that has no answer."""
-        return self._noise(entropy)
 
     @property
     def mechanism(self) -> str:
@@ -135,10 +115,6 @@ class ShuffledCounts(Method):
         """As ``aggregate_epsilon``: shuffled messages tell their number in each cell, and nothing else."""
         return self.aggregate_epsilon(n, delta)
 
-    def thresholds(self) -> dict[str, Any]:
-        """The threshold below which a draw flips the usual noise of a cell."""
-        return {"noise_threshold": hex_threshold(self._noise_below)}
-
 
 @dataclass(frozen=True, slots=True)
 class Zsum(ShuffledCounts):
@@ -146,11 +122,6 @@ class Zsum(ShuffledCounts):
 
     NAME = "zsum"
     MEMBERS = ("noise_rate",)
-    DRAWS = Draws(
-        "messages in cell i = [i = v] + [d_i >= T], T = `noise_threshold` (a count: cell 0 has v + [d_0 >= T])",
-        "messages in cell i = [d_i >= T]",
-        note="T = ceil(2^128 `noise_rate`).",
-    )
 
     @classmethod
     def of(cls, shape: Shape, members: Members, _batch_flips: int = 0) -> Self:
@@ -165,9 +136,4 @@ class Zsum(ShuffledCounts):
     @property
     def noise_mean(self) -> float:
         """``1 - noise_rate``, as it is drawn."""
-        return (ONE - self._noise_below) / ONE
-
-    def _noise(self, entropy: Entropy) -> list[int]:
-        stream = entropy(BYTES * self.categories)
-        drawn = (int.from_bytes(stream[at : at + BYTES], "big") for at in range(0, len(stream), BYTES))
-        return [int(one >= self._noise_below) for one in drawn]
+        return (ONE - self.noise_below) / ONE

@@ -22,12 +22,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from tacit.dp.binomial import binomial_above
-from tacit.methods.base.draws import ONE, hex_threshold
-from tacit.methods.base.method import Draws, Members
+from tacit.methods.base.draws import ONE
+from tacit.methods.base.method import Members
 from tacit.methods.base.statistics import Shape
-from tacit.methods.bounded import DRAW_BYTES, bounded_bits, weight_thresholds
 from tacit.methods.shuffled import MAX_CATEGORIES, ShuffledCounts
-from tacit.ports import Entropy
 
 MOST_SHOWN = 4096
 """Most categories whose estimates are all released, most of them of nothing but noise."""
@@ -42,13 +40,6 @@ class Unbiased(ShuffledCounts):
     NAME = "unbiased"
     MEMBERS = ("noise_rate", "max_weight")
     MOST_CATEGORIES = MOST_SHOWN
-    DRAWS = Draws(
-        "a dummy, and one message more in cell v (a count: v more in cell 0)",
-        "one message in each cell whose bit is 1; bits are 1 with probability T / 2^128, T = `noise_threshold`, given "
-        "at most w = `max_weight` are 1",
-        note="T = ceil(2^128 `noise_rate`); bits given their weight are drawn as in a dummy of rappor.",
-    )
-
     max_weight: int = 1
 
     def __post_init__(self) -> None:
@@ -73,29 +64,18 @@ class Unbiased(ShuffledCounts):
     @property
     def noise_mean(self) -> float:
         """The probability of a noise message, given that at most ``max_weight`` cells have one."""
-        k, f, w = self.categories, self._noise_below / ONE, self.max_weight
+        k, f, w = self.categories, self.noise_below / ONE, self.max_weight
         return f * (1 - binomial_above(w - 1, k - 1, f)) / (1 - binomial_above(w, k, f))
-
-    def _noise(self, entropy: Entropy) -> list[int]:
-        return bounded_bits(self.categories, ONE - self._noise_below, self.max_weight, entropy)
 
     def aggregate_epsilon(self, n: int, delta: float, /) -> float:
         """The exact epsilon of the totals at a part of delta, if the rest pays for noise that would exceed its bound;
         otherwise infinite."""
-        eta = -math.expm1(n * math.log1p(-binomial_above(self.max_weight, self.categories, self._noise_below / ONE)))
+        eta = -math.expm1(n * math.log1p(-binomial_above(self.max_weight, self.categories, self.noise_below / ONE)))
         inner = delta if eta == 0 else delta * (1 - TAIL_SHARE)
         epsilon = ShuffledCounts.aggregate_epsilon(self, n, inner)
         if eta == 0 or math.isinf(epsilon):
             return epsilon
         return epsilon if inner + math.exp(epsilon) * eta <= delta * (1 - eta) else math.inf
-
-    def thresholds(self) -> dict[str, Any]:
-        """The threshold of the noise, and how many of the others a draw reaches: its number of noise messages."""
-        weights = weight_thresholds(self.categories, ONE - self._noise_below, self.max_weight)
-        return {
-            **ShuffledCounts.thresholds(self),
-            "weight_thresholds": [hex_threshold(one, DRAW_BYTES) for one in weights],
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,4 +84,3 @@ class Flipped(Unbiased):
 
     NAME = "flipped"
     MOST_CATEGORIES = MAX_CATEGORIES
-    DRAWS = Draws("as in unbiased", "as in unbiased")

@@ -20,41 +20,26 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Self
 
-from tacit.methods.base.draws import BYTES, ONE, epsilon0_from, hex_threshold
-from tacit.methods.base.method import Draws, LocalMethod, Members, check_category
+from tacit.methods.base.draws import ONE, epsilon0_from
+from tacit.methods.base.method import LocalMethod, Members
 from tacit.methods.base.proof import Proof
 from tacit.methods.base.statistics import Shape
-from tacit.methods.bounded import DRAW_BYTES, bounded_bits, weight_thresholds
-from tacit.ports import Entropy
 
 MAX_CATEGORIES = 1000
 
 
-def unary_draws(bits: str) -> Draws:
-    """Describe the draws in words; ``bits`` says how the bits of an answer follow from their draws."""
-    return Draws(
-        f"k draws, w = `max_weight`; {bits}; nothing is sent if more than w are 1",
-        "bits that are 1 with probability f = 1 - T / 2^128, given at most w are 1",
-        "randomise 0; if nothing is sent for it, send nothing; else send a dummy",
-        "`max_weight`",
-        "A dummy: draw d (24 bytes) for the weight: the number of thresholds <= d, threshold j being floor(2^192 Pr[at "
-        "most j ones] / Pr[at most w]) for j < w; then w draws of 24 bytes, the i-th of which (from 0) swaps place i "
-        "of 0..k-1 with place i + floor(d (k - i) / 2^192); the first *weight* places are 1.",
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class UnaryEncoding(LocalMethod):
-    """One bit per category; at most ``max_weight`` ones are ever sent. A draw below ``_hit`` makes the own category's
-    bit a one, a draw below ``_keep`` leaves any other bit a zero."""
+    """One bit per category; at most ``max_weight`` ones are ever sent. A draw below ``hit_below`` makes the own
+    category's bit a one, a draw below ``keep_below`` leaves any other bit a zero."""
 
     MEMBERS = ("epsilon0", "max_weight")
     STATISTICS = ("histogram",)
 
     categories: int
     max_weight: int
-    _hit: int = field(default=0, init=False, repr=False)
-    _keep: int = field(default=0, init=False, repr=False)
+    hit_below: int = field(default=0, init=False, repr=False)
+    keep_below: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not 2 <= self.categories <= MAX_CATEGORIES:
@@ -62,12 +47,12 @@ class UnaryEncoding(LocalMethod):
         if not 1 <= self.max_weight <= self.categories:
             raise ValueError("max_weight must be from 1 to the number of categories")
         object.__setattr__(self, "epsilon0", epsilon0_from(self.epsilon0))
-        for name, threshold in zip(("_hit", "_keep"), self._drawn_below(), strict=True):
+        for name, threshold in zip(("hit_below", "keep_below"), self._drawn_below(), strict=True):
             object.__setattr__(self, name, threshold)
 
     @abstractmethod
     def _drawn_below(self) -> tuple[int, int]:
-        """``_hit`` and ``_keep``, chosen so that the method is epsilon0-LDP."""
+        """``hit_below`` and ``keep_below``, chosen so that the method is epsilon0-LDP."""
 
     @property
     @abstractmethod
@@ -108,30 +93,6 @@ class UnaryEncoding(LocalMethod):
         """The number of cells: one per category."""
         return self.categories
 
-    def randomise(self, category: int, entropy: Entropy, /) -> list[int] | None:
-        """The noisy bits, or None when there are more than ``max_weight`` ones."""
-        check_category(category, self.categories)
-        bits = self._randomise(category, entropy)
-        return bits if sum(bits) <= self.max_weight else None
-
-    def dummy(self, entropy: Entropy, /) -> list[int]:
-        """The randomised zero vector, given that at most ``max_weight`` bits are one; the work depends on the
-        parameters alone."""
-        return bounded_bits(self.categories, self._keep, self.max_weight, entropy)
-
-    def missing(self, entropy: Entropy, /) -> list[int] | None:
-        """None as often as for every category: whether anything is sent is drawn as for category 0; then a dummy."""
-        return None if self.randomise(0, entropy) is None else self.dummy(entropy)
-
-    def _randomise(self, category: int, entropy: Entropy) -> list[int]:
-        """The one-hot vector of ``category`` with every bit randomised."""
-        stream = entropy(BYTES * self.categories)
-        bits = []
-        for cell in range(self.categories):
-            drawn = int.from_bytes(stream[BYTES * cell : BYTES * (cell + 1)], "big")
-            bits.append(int(drawn < self._hit if cell == category else drawn >= self._keep))
-        return bits
-
     @property
     def reject_probability(self) -> float:
         """Pr[weight > max_weight], summed from the top so that tiny values keep their digits."""
@@ -139,22 +100,12 @@ class UnaryEncoding(LocalMethod):
 
     def output_probabilities(self) -> tuple[Fraction, Fraction]:
         """Probability of a one in (the true category's cell, any other), before rejection."""
-        return Fraction(self._hit, ONE), 1 - Fraction(self._keep, ONE)
+        return Fraction(self.hit_below, ONE), 1 - Fraction(self.keep_below, ONE)
 
     @property
     def noise(self) -> float:
         """The probability f of a one in any other cell, before rejection."""
         return float(self.output_probabilities()[1])
-
-    def thresholds(self) -> dict[str, Any]:
-        """A draw below the first threshold leaves a zero, one below the second makes the own bit a one. The number of
-        ones of a dummy is the number of thresholds in the third entry that are at most its draw."""
-        weights = weight_thresholds(self.categories, self._keep, self.max_weight)
-        return {
-            "keep_threshold": hex_threshold(self._keep),
-            **({} if self._hit == self._keep else {"hit_threshold": hex_threshold(self._hit)}),
-            "weight_thresholds": [hex_threshold(one, DRAW_BYTES) for one in weights],
-        }
 
 
 def binomial(trials: int, p: float, k: int) -> float:

@@ -7,8 +7,8 @@ Encoders are total (P27): they give an answer, or ``MISSING``, for everything th
 raise; they work on a plain copy of bounded size, whatever class an application's value has. A number outside the range
 of a question is clipped to it; buckets or categories may state a category for values outside (``other``), and one for
 devices without a value (``missing``), which is then an answer like any other. ``MISSING`` is for the rest: no value, a
-value that does not have the question's form, or text that is none of the categories. ``Method.missing`` then decides
-what the device sends; whether it takes part does not depend on the value.
+value that does not have the question's form, or text that is none of the categories. ``Randomiser.missing`` then
+decides what the device sends; whether it takes part does not depend on the value.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from tacit.messages.one_server import OneServerReport
 from tacit.methods.base.affine import AffineHashing
 from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
 from tacit.methods.planners.registry import planner_of
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.models.interfaces.device import Fate
 from tacit.models.local.device import LocalDevice
 from tacit.ports import HttpResponse
@@ -63,7 +64,8 @@ class Crowd:
     def report(self, value: str | None, token: Any = None) -> bytes:
         """What a device with this value sends."""
         answer, method = encoder_of(self.recipe.question).encode(value), randomizer_of(self.recipe)
-        drawn = method.missing(self.entropy) if answer is None else method.randomise(answer, self.entropy)
+        randomiser = device_randomiser_of(method)
+        drawn = randomiser.missing(self.entropy) if answer is None else randomiser.randomise(answer, self.entropy)
         return self.sealed(drawn, token)
 
     def sealed(self, measurement: Any, token: Any = None) -> bytes:
@@ -192,7 +194,9 @@ async def test_nothing_of_a_kept_report_is_left_in_the_files(tmp_path: Path) -> 
         await stage.publish(crowd.recipe)
         payloads, method = [], randomizer_of(crowd.recipe)
         for value in ["be"] * 30:
-            drawn = method.randomise(encoder_of(crowd.recipe.question).encode(value), crowd.entropy)
+            drawn = device_randomiser_of(method).randomise(
+                encoder_of(crowd.recipe.question).encode(value), crowd.entropy
+            )
             assert drawn is not None
             payloads.append(crowd.channel.payload(drawn, crowd.entropy))
             assert (await put(stage, crowd, crowd.sealed(drawn))).status == 201

@@ -24,6 +24,7 @@ from tacit.methods.base.design import SampleDesign
 from tacit.methods.estimators.flips import FlipsEstimator
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.recipe.derive import randomizer_of, vdaf_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Question, Recipe
@@ -173,7 +174,7 @@ def test_fifty_runs_through_sharding_and_verification_miss_as_their_errors_say(s
     exact, inside = [], 0
     for run in range(RUNS):
         entropy = SeededEntropy(f"{statistic} {run}".encode())
-        sent = [shares.randomise(one, entropy) for one in answers if entropy(1)[0] < 128]
+        sent = [device_randomiser_of(shares).randomise(one, entropy) for one in answers if entropy(1)[0] < 128]
         counts = through(recipe, sent, entropy, full=run == 0)
         found = estimator_of(shares).estimate(counts, len(sent), SampleDesign(0.5))
         exact.append(z_scores(found.values, truth, known))

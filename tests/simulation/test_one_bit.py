@@ -20,6 +20,7 @@ from infra.lab.kit.recipes import RecipeKit
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.one_bit import OneBit
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.recipe.derive import randomizer_of, vdaf_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Question, Recipe
@@ -99,7 +100,7 @@ def test_fifty_runs_through_sharding_and_verification_miss_as_their_errors_say(s
     exact, inside = [], 0
     for run in range(RUNS):
         entropy = SeededEntropy(f"{statistic} {run}".encode())
-        sent = [method.randomise(one, entropy) for one in answers if entropy(1)[0] < 128]
+        sent = [device_randomiser_of(method).randomise(one, entropy) for one in answers if entropy(1)[0] < 128]
         found = estimator_of(method).estimate(through(recipe, sent, entropy, full=run == 0), len(sent), design)
         exact.append(z_scores(found.values, truth, known))
         inside += abs(z_scores(found.values, truth, found.stderrs)[0]) <= NORMAL_95

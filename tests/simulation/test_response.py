@@ -23,6 +23,7 @@ from tacit.errors import UsageError
 from tacit.messages import Interval
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.models.collectors import collector_side
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder_specs import Boolean, Buckets, Number
@@ -91,9 +92,9 @@ def summed(recipe: Recipe, answers: Sequence[int], seed: str) -> tuple[int, list
     for answer in answers:
         measurement = None
         if coin(recipe.sampling.rate_of(answer), entropy):
-            measurement = randomizer.randomise(answer, entropy)
+            measurement = device_randomiser_of(randomizer).randomise(answer, entropy)
         if measurement is None and recipe.sampling.dummies and coin(recipe.sampling.dummy_rate, entropy):
-            measurement = randomizer.dummy(entropy)
+            measurement = device_randomiser_of(randomizer).dummy(entropy)
         if measurement is None:
             continue
         reports += 1

@@ -38,6 +38,7 @@ from tacit.methods.base.method import Measurement, Method
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.krr import Krr
 from tacit.methods.planners.local import local_planner_of
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.models.collectors import collector_side
 from tacit.recipe.derive import randomizer_of, task_of
 from tacit.recipe.encoder_specs import Buckets
@@ -78,7 +79,7 @@ def join(randomizer: Method, truth: Sequence[int], q: float, seed: str) -> list[
         for _ in range(devices):
             if int.from_bytes(entropy(8), "big") >= threshold:
                 continue
-            measurement = randomizer.randomise(category, entropy)
+            measurement = device_randomiser_of(randomizer).randomise(category, entropy)
             if measurement is not None:
                 measurements.append(measurement)
     return measurements

@@ -35,7 +35,7 @@ from infra.lab.kit.reports import issuer_key
 from tacit.logview.live import LiveLog
 from tacit.methods.base.draws import ONE
 from tacit.methods.flips import Flips
-from tacit.methods.rappor import Rappor
+from tacit.methods.randomisers.unary import RapporRandomiser
 from tacit.models.interfaces.device import Submission
 from tacit.models.secure_aggregation.device import DapChannel
 from tacit.recipe.derive import randomizer_of
@@ -121,8 +121,9 @@ def _parts(size: int) -> list[int]:
     return [16] * (size // 16) if size % 16 == 0 else [size] if size == 8 else [1] * size
 
 
-def dummy_by_law(rappor: Rappor, entropy: Enumerated) -> list[int]:
-    """``Rappor.dummy`` by its law: flipped zeros of at most ``max_weight`` ones. (It draws again until they are.)"""
+def dummy_by_law(randomiser: RapporRandomiser, entropy: Enumerated) -> list[int]:
+    """A dummy of rappor by its law: flipped zeros of at most ``max_weight`` ones."""
+    rappor = randomiser.method
     flip = rappor.output_probabilities()[1]
     fitting = [bits for bits in itertools.product((0, 1), repeat=rappor.cells) if sum(bits) <= rappor.max_weight]
     laws = [math.prod(((flip if bit else 1 - flip) for bit in bits), start=Fraction(1)) for bits in fitting]
@@ -172,9 +173,14 @@ class Path:
         self.clock = SimClock(float(now))
         self._made: list[Any] = []
         telling(monkeypatch, "client_agent.answering.coin", of=lambda rate: (coin_threshold(rate), 1))
-        telling(monkeypatch, "tacit.methods.krr.bernoulli", "tacit.methods.rr.bernoulli", of=lambda one: (one, 1))
-        telling(monkeypatch, "tacit.methods.krr.uniform_below", of=lambda bound: (0, bound))
-        monkeypatch.setattr(Rappor, "dummy", dummy_by_law)
+        telling(
+            monkeypatch,
+            "tacit.methods.randomisers.krr.bernoulli",
+            "tacit.methods.randomisers.rr.bernoulli",
+            of=lambda one: (one, 1),
+        )
+        telling(monkeypatch, "tacit.methods.randomisers.krr.uniform_below", of=lambda bound: (0, bound))
+        monkeypatch.setattr(RapporRandomiser, "dummy", dummy_by_law)
         monkeypatch.setattr(Decider, "refusals", lambda *_: [])
         monkeypatch.setattr(DapChannel, "submission", self._submission)
         leaves = [KIT.directory_leaf(), KIT.recipe_leaf(recipe)]

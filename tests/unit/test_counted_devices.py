@@ -17,6 +17,7 @@ from infra.lab.devices.counted import NO_ANSWER, crowd_totals, distinct_cells, p
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.base.draws import BYTES, ONE
 from tacit.methods.bounded import DRAW_BITS, DRAW_BYTES, weight_thresholds
+from tacit.methods.randomisers.shuffled import shuffled_randomiser_of
 from tacit.methods.shuffled import ShuffledCounts, Zsum
 from tacit.methods.shuffled_few import Flipped, Unbiased
 from tests.unit.device_path import Enumerated, Law, classes
@@ -65,7 +66,8 @@ def device_draws(method: ShuffledCounts) -> Drawn:
 def device_law(method: ShuffledCounts, answer: int | None) -> Law:
     entropy, found = device_draws(method), defaultdict[Any, Fraction](Fraction)
     for _ in entropy.runs():
-        counts = method.dummy(entropy) if answer is None else method.randomise(answer, entropy)
+        randomiser = shuffled_randomiser_of(method)
+        counts = randomiser.dummy(entropy) if answer is None else randomiser.randomise(answer, entropy)
         found[tuple(counts)] += entropy.weight
     return found
 

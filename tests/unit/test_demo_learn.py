@@ -27,6 +27,7 @@ from tacit.errors import UsageError
 from tacit.learning import model_file
 from tacit.learning.architectures import architecture_of
 from tacit.learning.local import examples_of
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.operations.learning.plans import flips_of, unplaced_series
 from tacit.recipe.encoder_specs import Update
 from tacit.recipe.quantity import exact
@@ -210,7 +211,7 @@ def test_simulated_devices_send_what_the_recipe_takes_and_each_its_own() -> None
     assert len({answer for answer in answers if isinstance(answer, tuple)}) == 30
     for answer in answers:
         assert isinstance(answer, tuple)
-        sent = method.randomise(answer, bytes_of)
+        sent = device_randomiser_of(method).randomise(answer, bytes_of)
         assert isinstance(sent, list)
         assert len(sent) == spec.length
         assert sum((entry - method.neutral) ** 2 for entry in answer) <= spec.radius**2

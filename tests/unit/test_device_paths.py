@@ -138,8 +138,8 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     for name in ("client_agent.answering.coin", "client_agent.series.coin"):
         telling(monkeypatch, name, of=lambda rate: (coin_threshold(rate), 1))
-    telling(monkeypatch, "tacit.methods.krr.bernoulli", of=lambda threshold: (threshold, 1))
-    telling(monkeypatch, "tacit.methods.krr.uniform_below", of=lambda bound: (0, bound))
+    telling(monkeypatch, "tacit.methods.randomisers.krr.bernoulli", of=lambda threshold: (threshold, 1))
+    telling(monkeypatch, "tacit.methods.randomisers.krr.uniform_below", of=lambda bound: (0, bound))
     monkeypatch.setattr(Decider, "refusals", lambda *_: [])
     monkeypatch.setattr(Bundling, "bundle", bundle)
     monkeypatch.setattr(OneServerTask, "seal", lambda *_: SimpleNamespace(encode=lambda: b"report"))

@@ -13,6 +13,7 @@ from tacit import extension_points
 from tacit.extension_points import ByName
 from tacit.methods.estimators.registry import ESTIMATORS
 from tacit.methods.planners.registry import PLANNERS
+from tacit.methods.randomisers.registry import RANDOMISERS
 from tacit.methods.registry import METHODS
 from tacit.models.collectors import COLLECTORS
 from tacit.models.devices import DEVICES
@@ -25,7 +26,8 @@ SIDES = {
     "SERVER_SIDES": r"tacit\.models\.\w+\.server",
     "SHUFFLER_SIDES": r"tacit\.models\.\w+\.server",
     "FORMS": r"tacit\.models\.\w+\.form",
-    "METHODS": r"tacit\.methods\.(base\.|succinct_histogram\.)?(?!estimators|planners)\w+",
+    "METHODS": r"tacit\.methods\.(base\.|succinct_histogram\.)?(?!randomisers|estimators|planners)\w+",
+    "RANDOMISERS": r"tacit\.methods\.randomisers\.\w+",
     "ESTIMATORS": r"tacit\.methods\.estimators\.\w+",
     "PLANNERS": r"tacit\.methods\.planners\.\w+",
 }
@@ -45,9 +47,9 @@ def test_every_method_form_and_side_is_found_by_its_own_name() -> None:
     assert {name: side.name for name, side in DEVICES.items()} == {name: name for name in DEVICES}
 
 
-def test_every_method_has_its_estimator_and_its_planner() -> None:
-    assert list(ESTIMATORS) == list(PLANNERS) == list(METHODS)
-    assert all([*ESTIMATORS.values(), *PLANNERS.values()])
+def test_every_method_has_its_randomiser_its_estimator_and_its_planner() -> None:
+    assert list(RANDOMISERS) == list(ESTIMATORS) == list(PLANNERS) == list(METHODS)
+    assert all([*RANDOMISERS.values(), *ESTIMATORS.values(), *PLANNERS.values()])
 
 
 def test_every_model_has_a_device_and_a_collector_and_servers_only_models_that_exist() -> None:
@@ -76,7 +78,8 @@ def test_a_party_that_knows_the_names_has_imported_no_method_and_no_side() -> No
     imported = set(printed.stdout.split())
     assert {"tacit.methods.registry", "tacit.models.devices", "tacit.methods.krr"} <= imported
     assert not imported & {"tacit.methods.rappor", "tacit.methods.flips", "tacit.models.local.device"}
-    assert not any(name.startswith(("tacit.methods.estimators", "tacit.methods.planners")) for name in imported)
+    folders = ("tacit.methods.randomisers", "tacit.methods.estimators", "tacit.methods.planners")
+    assert not any(name.startswith(folders) for name in imported)
 
 
 def test_a_further_entry_is_used_like_the_others_and_can_be_taken_away() -> None:

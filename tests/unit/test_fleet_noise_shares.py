@@ -35,6 +35,7 @@ from tacit.methods.base.method import Answer
 from tacit.methods.base.statistics import StatisticName
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.recipe.derive import design_of, randomizer_of
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Question
@@ -84,7 +85,7 @@ def test_many_noise_shares_are_the_devices_own_on_the_same_bytes(
     answers: list[Answer] = data.draw(st.lists(several, max_size=6))
     many, single = Stream(seed), Stream(seed)
     found = randomise_all(shares, answers, many).tolist()
-    alone = [shares.randomise(answer, single) for answer in answers]
+    alone = [device_randomiser_of(shares).randomise(answer, single) for answer in answers]
     assert found == [[sent] if isinstance(sent, int) else sent for sent in alone]
     assert many.at == single.at
 
@@ -93,7 +94,9 @@ def test_shares_that_are_drawn_in_several_pieces_are_the_devices_own(monkeypatch
     monkeypatch.setattr("infra.lab.devices.noise_shares.PIECE", 10)
     shares, many, single = Flips("histogram", 9, 12, 1, 3), Stream(1), Stream(1)
     answers = [0, 1, 2, 1, 0]
-    assert randomise_all(shares, answers, many).tolist() == [shares.randomise(one, single) for one in answers]
+    assert randomise_all(shares, answers, many).tolist() == [
+        device_randomiser_of(shares).randomise(one, single) for one in answers
+    ]
 
 
 @pytest.mark.parametrize(

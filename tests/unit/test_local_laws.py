@@ -108,10 +108,10 @@ class LocalPath:
         self.epsilons = [float(recipe.privacy.epsilon.root["analyzer"]) for recipe in recipes]
         keeping = [
             f"tacit.{name}.bernoulli"
-            for name in ("methods.base.affine", "methods.krr", "methods.succinct_histogram.one_bit")
+            for name in ("methods.randomisers.affine", "methods.randomisers.krr", "methods.succinct_histogram.one_bit")
         ]
         telling(monkeypatch, *keeping, of=lambda threshold: (threshold, 1))
-        others = ["tacit.methods.base.affine.uniform_below", "tacit.methods.krr.uniform_below"]
+        others = ["tacit.methods.randomisers.affine.uniform_below", "tacit.methods.randomisers.krr.uniform_below"]
         telling(monkeypatch, *others, of=lambda bound: (0, bound))
         telling(monkeypatch, "client_agent.answering.coin", of=lambda _: (1 << 127, 1))
         monkeypatch.setattr(Decider, "refusals", lambda *_: [])

@@ -19,6 +19,7 @@ from tacit.messages import Interval
 from tacit.methods.base.affine import PUBLIC_SIZE, AffineHashing, hash_of, level_of, levels_of, seed_of, share_of_last
 from tacit.methods.estimators.affine import AffineEstimator
 from tacit.methods.estimators.registry import estimator_of
+from tacit.methods.randomisers.affine import AffineRandomiser
 from tacit.methods.result import Ranked
 from tacit.models.forms import form_of
 from tacit.models.local.collector import LocalCollector
@@ -63,7 +64,7 @@ def test_the_search_of_its_own_reports_fits_a_recipe() -> None:
     item = ENCODER.encode("word")
     assert isinstance(item, int)
     for _ in range(REPORTS):
-        public, value = METHOD.randomise(item, entropy)
+        public, value = AffineRandomiser(METHOD).randomise(item, entropy)
         collected.add(public.to_bytes(PUBLIC_SIZE, "big") + bytes([value]))
     found = search(collected, MAX_TOP).document()
     best = result({**found, "levels": [list(level) for level in found["levels"]]})
@@ -157,7 +158,7 @@ def test_who_knew_which_device_has_which_public_bytes_could_read_all_values_from
     the relay's claim is the analyzer's anyway, not the result's."""
     method, entropy, datum = AffineHashing(Decimal(1), 2, 16), SeededEntropy(b"relay"), random.Random(1)
     collected, devices = Collected(method), 100
-    reports = [method.randomise(datum.randrange(5), entropy) for _ in range(devices)]
+    reports = [AffineRandomiser(method).randomise(datum.randrange(5), entropy) for _ in range(devices)]
     seeds = [seed_of(public.to_bytes(PUBLIC_SIZE, "big")) for public, _ in reports]
     for public, value in reports:
         collected.add(public.to_bytes(PUBLIC_SIZE, "big") + bytes([value]))

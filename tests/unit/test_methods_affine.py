@@ -30,6 +30,7 @@ from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.planners.registry import planner_of
+from tacit.methods.randomisers.affine import AffineRandomiser
 from tests.unit.device_path import Enumerated, classes, log_ratio
 
 PUBLICS = [SeededEntropy(seed)(PUBLIC_SIZE) for seed in range(12)]
@@ -41,7 +42,7 @@ class AfterPublic(Enumerated):
 
     def __init__(self, method: AffineHashing) -> None:
         super().__init__()
-        threshold = int(method.thresholds()["keep_threshold"], 16)
+        threshold = int(AffineRandomiser(method).thresholds()["keep_threshold"], 16)
         self._classes = classes((threshold,), max(1, method.values - 1) * method.values)
 
     def _choices(self, size: int) -> Any:
@@ -59,7 +60,8 @@ def law(method: AffineHashing, item: int | None, public: bytes) -> dict[int, Fra
         def draw(size: int, taken: BytesIO = taken) -> bytes:
             return taken.read(size) or entropy(size)
 
-        report = method.missing(draw) if item is None else method.randomise(item, draw)
+        randomiser = AffineRandomiser(method)
+        report = randomiser.missing(draw) if item is None else randomiser.randomise(item, draw)
         assert isinstance(report, list)
         assert report[0].to_bytes(PUBLIC_SIZE, "big") == public
         found[report[1]] += entropy.weight
@@ -88,7 +90,8 @@ def test_public_bytes_are_drawn_first_and_tell_nothing_of_the_item() -> None:
     drawn = []
     for item in (*ITEMS, None):
         stream = BytesIO(SeededEntropy(7)(200))
-        report = method.missing(stream.read) if item is None else method.randomise(item, stream.read)
+        randomiser = AffineRandomiser(method)
+        report = randomiser.missing(stream.read) if item is None else randomiser.randomise(item, stream.read)
         assert isinstance(report, list)
         drawn.append((report[0], stream.tell()))
     assert len(set(drawn)) == 1
@@ -144,7 +147,9 @@ def test_estimates_are_unbiased_and_err_as_they_say(epsilon: int, rate: float) -
     found = []
     for _ in range(200):
         reports = [
-            method.randomise(item, entropy) for item in [9] * holders + [10] * others if entropy(1)[0] < rate * 256
+            AffineRandomiser(method).randomise(item, entropy)
+            for item in [9] * holders + [10] * others
+            if entropy(1)[0] < rate * 256
         ]
         seeds = [seed_of(public.to_bytes(PUBLIC_SIZE, "big")) for public, _ in reports]
         hashes = [hash_of(seed, 9, method.hash_bits) for seed in seeds]
@@ -169,5 +174,5 @@ def test_members_make_the_same_method_again_and_others_are_refused() -> None:
         with pytest.raises(ValueError, match=r"categories|epsilon0"):
             AffineHashing.of(shape, {"epsilon0": Decimal(1), "categories": 4, **wrong})
     with pytest.raises(ValueError, match="20 bits"):
-        AffineHashing(Decimal(1), 2, 20).randomise(2**20, SeededEntropy(1))
+        AffineRandomiser(AffineHashing(Decimal(1), 2, 20)).randomise(2**20, SeededEntropy(1))
     assert AffineHashing(Decimal(1), 2).proof is None

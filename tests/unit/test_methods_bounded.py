@@ -14,6 +14,7 @@ from infra.lab.kit.recipes import NOW, RecipeKit, changed
 from tacit.errors import Refusal
 from tacit.methods.base.draws import ONE, keep_threshold
 from tacit.methods.bounded import DRAW_BITS, DRAW_BYTES, bounded_bits, weight_thresholds
+from tacit.methods.randomisers.unary import RapporRandomiser
 from tacit.methods.rappor import Rappor
 from tacit.ports import Entropy
 from tacit.recipe.context import Context, Stage
@@ -47,7 +48,7 @@ def test_a_dummy_takes_a_number_of_draws_that_its_parameters_say(
     rappor = Rappor(epsilon0, categories, max_weight)  # type: ignore[arg-type]
     for seed in range(20):
         entropy = Metered(SeededEntropy(seed), DRAW_BYTES * (max_weight + 1))
-        bits = rappor.dummy(entropy)
+        bits = RapporRandomiser(rappor).dummy(entropy)
         assert (len(bits), entropy.left) == (categories, 0)
         assert sum(bits) <= max_weight
 

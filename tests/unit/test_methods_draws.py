@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, keep_threshold
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.uniform import uniform_below
 from tests.kit.methods import randomizer_from
 
@@ -113,4 +114,4 @@ def test_a_randomizer_with_bad_parameters_is_refused_by_name(arguments: tuple[st
 def test_a_category_out_of_range_is_refused(name: str, category: int) -> None:
     randomizer = randomizer_from(name, 1.0, 2 if name == "rr" else 4, 4 if name == "rappor" else None)
     with pytest.raises(ValueError, match="category"):
-        randomizer.randomise(category, SeededEntropy(0))
+        device_randomiser_of(randomizer).randomise(category, SeededEntropy(0))

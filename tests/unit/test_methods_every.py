@@ -23,6 +23,7 @@ from tacit.methods.base.statistics import STATISTICS, Shape, StatisticName
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.planners.local import local_planner_of
 from tacit.methods.planners.registry import planner_of
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.methods.registry import METHODS, method_named, methods_for, methods_of
 from tacit.vdaf.registry import prio3_named
 from tests.unit.device_path import SILENCE, Enumerated, Law, classes, convolved, divergence, log_ratio
@@ -66,7 +67,7 @@ def frozen(measurement: Any) -> Any:
 
 def outcomes(method: Method, draw: Callable[[Any], Any]) -> Law:
     """The exact law of what ``draw`` makes of its randomness."""
-    hexed = [value for value in method.thresholds().values() if isinstance(value, str)]
+    hexed = [value for value in device_randomiser_of(method).thresholds().values() if isinstance(value, str)]
     spread = math.lcm(method.cells, max(1, method.cells - 1)) if hexed else 1
     spread = math.lcm(spread, getattr(method, "maximum", 1) if hexed else 1)  # a number is rounded below its maximum
     entropy = Every(thresholds=tuple(int(value, 16) for value in hexed), modulus=spread)
@@ -91,7 +92,7 @@ class Every(Enumerated):
 @functools.cache
 def law(name: str, statistic: str, answer: Any) -> Law:
     method = made(name, statistic)
-    return outcomes(method, lambda entropy: method.randomise(answer, entropy))
+    return outcomes(method, lambda entropy: device_randomiser_of(method).randomise(answer, entropy))
 
 
 @functools.cache
@@ -99,7 +100,7 @@ def dummy_law(name: str, statistic: str) -> Law:
     """Bounded vectors by their definition, everything else by its draws."""
     method = made(name, statistic)
     if method.proof is None or method.proof.max_weight is None:
-        return outcomes(method, method.dummy)
+        return outcomes(method, device_randomiser_of(method).dummy)
     assert isinstance(method, LocalMethod)
     one = method.output_probabilities()[1]
     fitting = [bits for bits in itertools.product((0, 1), repeat=method.cells) if sum(bits) <= method.proof.max_weight]
@@ -114,10 +115,10 @@ def test_every_output_and_every_dummy_can_be_proved(name: str, statistic: str) -
     assert proof is not None
     vdaf = prio3_named(proof.name, proof.length, proof.chunk_length, **proof.bounds)
     outputs = {output for answer in ANSWERS[statistic] for output in law(name, statistic, answer)} - {SILENCE}
-    for output in outputs | {frozen(method.dummy(entropy)) for _ in range(40)}:
+    for output in outputs | {frozen(device_randomiser_of(method).dummy(entropy)) for _ in range(40)}:
         measurement = list(output) if isinstance(output, tuple) else output
         vdaf.shard(b"", measurement, entropy(vdaf.NONCE_SIZE), entropy(vdaf.RAND_SIZE))
-        assert frozen(method.dummy(entropy)) in dummy_law(name, statistic)
+        assert frozen(device_randomiser_of(method).dummy(entropy)) in dummy_law(name, statistic)
 
 
 @pytest.mark.parametrize(("name", "statistic"), CASES)
@@ -137,8 +138,11 @@ def test_silence_depends_on_no_answer_nor_on_whether_there_is_one(name: str, sta
     assert len(silent) == 1
     assert float(silent.pop()) == pytest.approx(method.reject_probability)
     draws = (SeededEntropy(seed) for seed in range(400))
-    missing = [method.missing(entropy) for entropy in draws]
-    kept = [method.randomise(ANSWERS[statistic][0], entropy) for entropy in map(SeededEntropy, range(400))]
+    missing = [device_randomiser_of(method).missing(entropy) for entropy in draws]
+    kept = [
+        device_randomiser_of(method).randomise(ANSWERS[statistic][0], entropy)
+        for entropy in map(SeededEntropy, range(400))
+    ]
     assert [one is SILENCE for one in missing] == [one is SILENCE for one in kept]
     assert {frozen(one) for one in missing} - {SILENCE} <= dummy_law(name, statistic).keys()
 

@@ -19,6 +19,7 @@ from tacit.methods.base.statistics import StatisticName
 from tacit.methods.estimators.flips import FlipsEstimator
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.recipe.encoder import MISSING, NumberEncoder, VectorEncoder, shrunk
 from tacit.recipe.encoder_specs import Number, Vector
 from tests.kit.statistics import NORMAL_95, normality, z_scores
@@ -35,7 +36,7 @@ def test_no_output_leaves_the_range_that_is_proved(
 ) -> None:
     shares = Flips("vector-sum", scale, flips, maximum, cells)
     answer = tuple(data.draw(st.lists(st.integers(0, maximum), min_size=cells, max_size=cells)))
-    sent = shares.randomise(answer, SeededEntropy(seed))
+    sent = device_randomiser_of(shares).randomise(answer, SeededEntropy(seed))
     assert isinstance(sent, list)
     for value, number in zip(answer, sent, strict=True):
         assert scale * value <= number <= scale * value + flips
@@ -44,10 +45,10 @@ def test_no_output_leaves_the_range_that_is_proved(
 
 def test_a_category_becomes_one_noisy_cell_and_others_of_noise_alone() -> None:
     shares = Flips("histogram", 100, 8, 1, 4)
-    sent = shares.randomise(2, SeededEntropy(1))
+    sent = device_randomiser_of(shares).randomise(2, SeededEntropy(1))
     assert isinstance(sent, list)
     assert [number >= 100 for number in sent] == [False, False, True, False]
-    assert isinstance(Flips("count", 5, 8, 1, 1).randomise(1, SeededEntropy(1)), int)
+    assert isinstance(device_randomiser_of(Flips("count", 5, 8, 1, 1)).randomise(1, SeededEntropy(1)), int)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +78,7 @@ def test_answers_out_of_range_are_refused_and_never_sent(
     cells = 1 if statistic == "sum" else 4
     shares = Flips(statistic, 2, 8, 1 if statistic == "histogram" else 10, cells)
     with pytest.raises(ValueError, match="from 0 to"):
-        shares.randomise(answer, SeededEntropy(0))
+        device_randomiser_of(shares).randomise(answer, SeededEntropy(0))
 
 
 def test_sums_that_no_reports_can_have_are_refused() -> None:

@@ -18,6 +18,7 @@ from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.methods.krr import Krr
 from tacit.methods.oue import Oue
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.methods.rr import Rr
 from tacit.recipe.derive import randomizer_of
 
@@ -75,7 +76,7 @@ def test_an_honest_vector_with_its_noise_is_shorter_than_what_one_lie_can_add() 
     bounds, draw = method.proof.vector, SeededEntropy(b"lengths")
     assert bounds is not None
     value = (13, *[10] * 28, 0)
-    sent = [method.randomise(value, draw) for _ in range(200)]
+    sent = [device_randomiser_of(method).randomise(value, draw) for _ in range(200)]
     lengths = [math.sqrt(bounds.square(row)) / 2 for row in sent if isinstance(row, list)]
     assert len(lengths) == 200
     estimator = FlipsEstimator(method)

@@ -21,6 +21,7 @@ from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.methods.one_bit import OneBit
 from tacit.methods.planners.registry import planner_of
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.operations.design import decide_way, ways_of
 from tacit.operations.drafting import choose_local_method
 from tacit.recipe.context import Context, Stage
@@ -143,7 +144,7 @@ def test_what_does_not_fit_is_refused_in_words() -> None:
     assert "values up to 3, but the randomizer states 4" in str(OneBit.mismatch(shape, {**stated, "maximum": 4}))
     method = OneBit.of(shape, stated)
     with pytest.raises(ValueError, match="an answer must be from 0 to 3"):
-        method.randomise(4, bytes)
+        device_randomiser_of(method).randomise(4, bytes)
     with pytest.raises(ValueError, match="must stand for 0"):
         estimator_of(method).estimate([1], 2, SampleDesign(0.5, 0, 0.25))
     with pytest.raises(ValueError, match="importance sampling is not possible for a mean"):

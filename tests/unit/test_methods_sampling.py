@@ -28,6 +28,7 @@ from tacit.methods.estimators.flips import FlipsEstimator
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
 from tacit.methods.krr import Krr
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.methods.rappor import Rappor
 from tacit.methods.rr import Rr
 from tests.kit.methods import randomizer_from
@@ -53,7 +54,7 @@ FIVE = 5.0
 def test_a_dummy_of_a_one_hot_randomizer_is_uniform(name: str, categories: int, law: Sequence[float]) -> None:
     randomizer = randomizer_from(name, 3, categories)
     entropy = SeededEntropy(1)
-    drawn = Counter(randomizer.dummy(entropy) for _ in range(10_000))
+    drawn = Counter(device_randomiser_of(randomizer).dummy(entropy) for _ in range(10_000))
     assert chisquare([drawn[cell] for cell in range(categories)], [10_000 * one for one in law]).pvalue > ALPHA
 
 
@@ -61,7 +62,7 @@ def test_a_dummy_of_a_one_hot_randomizer_is_uniform(name: str, categories: int, 
 def test_a_dummy_of_rappor_is_a_flipped_vector_of_zeros_that_fits_the_bound() -> None:
     rappor = randomizer_from("rappor", 1, 4, 2)
     entropy = SeededEntropy(2)
-    drawn = Counter(tuple(rappor.dummy(entropy)) for _ in range(10_000))  # type: ignore[arg-type]
+    drawn = Counter(tuple(device_randomiser_of(rappor).dummy(entropy)) for _ in range(10_000))  # type: ignore[arg-type]
     law = {bits: chance for bits, chance in laws(rappor)[None] if chance}
     assert set(drawn) == set(law), "the bound cuts off 11 % of the vectors, and none of them is ever sent"
     assert chisquare([drawn[bits] for bits in law], [10_000 * chance for chance in law.values()]).pvalue > ALPHA
@@ -84,7 +85,7 @@ def test_a_dummy_of_noise_shares_is_the_value_zero_or_the_low_end(shares: Flips,
     assert shares.low + shares.unit * neutral == value
     entropy = SeededEntropy(3)
     for _ in range(50):
-        sent = shares.dummy(entropy)
+        sent = device_randomiser_of(shares).dummy(entropy)
         assert isinstance(sent, list) is (shares.statistic in {"histogram", "vector-sum"})
         numbers = sent if isinstance(sent, list) else [sent]
         assert len(numbers) == shares.cells
@@ -99,9 +100,9 @@ def test_a_dummy_draws_no_less_and_no_more_than_an_answer() -> None:
         return bytes(length)
 
     for shares in (Flips("histogram", 3, 8, 1, 4), Flips("sum", 3, 80, 20, 1, low=-10)):
-        shares.randomise(1, counting)
+        device_randomiser_of(shares).randomise(1, counting)
         of_answer, drawn[:] = list(drawn), []
-        shares.dummy(counting)
+        device_randomiser_of(shares).dummy(counting)
         assert drawn == of_answer
         drawn.clear()
 

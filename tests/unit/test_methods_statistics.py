@@ -19,6 +19,8 @@ from tacit.methods.base.method import Method
 from tacit.methods.estimators.cell_model import CellModel
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.krr import Krr
+from tacit.methods.randomisers.registry import device_randomiser_of
+from tacit.methods.randomisers.unary import RapporRandomiser
 from tacit.methods.rappor import Rappor
 from tacit.ports import Entropy
 from tests.kit.methods import randomizer_from
@@ -61,7 +63,7 @@ def test_krr_outputs_follow_their_distribution() -> None:
     krr = Krr(epsilon0=randomizer_from("krr", 1.5, 5).epsilon0, categories=5)
     size = 20_000
     entropy = Stream("krr-chi", 32 * size)
-    counts = Counter(krr.randomise(3, entropy) for _ in range(size))
+    counts = Counter(device_randomiser_of(krr).randomise(3, entropy) for _ in range(size))
     true, other = (float(p) for p in krr.output_probabilities())
     expected = [size * (true if cell == 3 else other) for cell in range(5)]
     assert chisquare([counts[cell] for cell in range(5)], expected).pvalue > ALPHA
@@ -73,7 +75,7 @@ def test_rr_outputs_follow_their_distribution() -> None:
     size = 20_000
     entropy = Stream("rr", 16 * 2 * size)
     for bit in (0, 1):
-        ones = sum(rr.randomise(bit, entropy) == 1 for _ in range(size))
+        ones = sum(device_randomiser_of(rr).randomise(bit, entropy) == 1 for _ in range(size))
         p = float(rr.output_probabilities()[0 if bit else 1])
         assert binom.cdf(ones, size, p) > ALPHA / 4
         assert binom.sf(ones - 1, size, p) > ALPHA / 4
@@ -85,7 +87,8 @@ def test_rappor_bits_flip_independently_and_rejection_has_its_stated_rate() -> N
     size = 20_000
     entropy = Stream("rappor", 16 * 4 * size)
     patterns = Counter(
-        None if bits is None else tuple(bits) for bits in (rappor.randomise(1, entropy) for _ in range(size))
+        None if bits is None else tuple(bits)
+        for bits in (RapporRandomiser(rappor).randomise(1, entropy) for _ in range(size))
     )
     keep, flip = (float(p) for p in rappor.output_probabilities())
     expected: dict[tuple[int, ...] | None, float] = {None: size * rappor.reject_probability}
@@ -120,7 +123,7 @@ def test_an_audit_finds_no_more_than_epsilon0(name: str) -> None:
     randomizer = randomizer_from(name, epsilon0, 2 if name == "rr" else 3, 3 if name == "rappor" else None)
     outcome: object = {"krr": 1, "rr": 1, "rappor": [0, 1, 0]}[name]
     inputs = {"krr": (1, 0), "rr": (1, 0), "rappor": (1, 2)}[name]
-    found = empirical_epsilon(randomizer.randomise, inputs, outcome, "audit-" + name, 6000)
+    found = empirical_epsilon(device_randomiser_of(randomizer).randomise, inputs, outcome, "audit-" + name, 6000)
     assert 0.6 * epsilon0 < found <= epsilon0
 
 
@@ -128,7 +131,7 @@ def test_the_audit_catches_a_randomizer_with_half_its_noise() -> None:
     sound = randomizer_from("krr", 1.2, 3)
 
     def broken(category: int, entropy: Entropy) -> object:
-        noisy = sound.randomise(category, entropy)
+        noisy = device_randomiser_of(sound).randomise(category, entropy)
         return category if entropy(1)[0] & 1 else noisy
 
     assert empirical_epsilon(broken, (1, 0), 1, "audit-broken", 6000) > 1.2
@@ -142,7 +145,7 @@ def simulate(randomizer: Method, truth: list[int], q: float, seed: str) -> tuple
         for _ in range(devices):
             if int.from_bytes(entropy(8), "big") >= q * 2**64:
                 continue
-            output = randomizer.randomise(category, entropy)
+            output = device_randomiser_of(randomizer).randomise(category, entropy)
             if output is None:
                 continue
             reports += 1

@@ -24,6 +24,7 @@ from client_agent.data.sources import Reading, read
 from infra.lab.kit.recipes import census_question
 from tacit.errors import UsageError
 from tacit.methods.estimators.registry import estimator_of
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.methods.registry import METHODS
 from tacit.models.forms import FORMS
 from tacit.recipe.derive import design_of, randomizer_of, shape_of, vdaf_of, vdaf_spec
@@ -296,7 +297,7 @@ def test_every_encoder_has_an_answer_to_everything(value: Any) -> None:
         if answer is MISSING:
             continue
         recipe = recipe_with(asked, name, randomizer, {})
-        made, flp = randomizer_of(recipe).randomise(answer, bytes), vdaf_of(recipe).flp
+        made, flp = device_randomiser_of(randomizer_of(recipe)).randomise(answer, bytes), vdaf_of(recipe).flp
         assert made is None or len(flp.encode(made)) == flp.MEAS_LEN
 
 

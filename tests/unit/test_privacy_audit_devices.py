@@ -17,6 +17,7 @@ from tacit.accounting.events import Relation
 from tacit.accounting.mechanisms import explain
 from tacit.methods.base.method import Answer, Measurement, Method
 from tacit.methods.flips import Flips
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.ports import Entropy
 from tacit.recipe.encoder import VectorEncoder
 from tacit.recipe.encoder_specs import Boolean, EncoderSpec, Vector
@@ -60,7 +61,7 @@ def contrast(output: Measurement | None) -> int:
 
 def outputs(case: str, ands: int, reports: int) -> tuple[Samples, Samples]:
     name, answers, read, _ = LOCAL[case]
-    randomise = local(name).randomise
+    randomise = device_randomiser_of(local(name)).randomise
     first, second = (
         [read(randomise(answer, entropy)) for _ in range(reports)]
         for answer, entropy in zip(answers, (Draws(1, ands), Draws(2, ands)), strict=True)
@@ -112,7 +113,7 @@ class Crowd:
         return epsilon_lower_bound(first, second, DELTA)
 
     def _sums(self, own: int, entropy: Entropy, batches: int) -> Samples:
-        randomise, read = local(self.name).randomise, self.read
+        randomise, read = device_randomiser_of(local(self.name)).randomise, self.read
         answers = (own, *([self.others] * (BATCH - 1)))
         return np.asarray([sum(read(randomise(answer, entropy)) for answer in answers) for _ in range(batches)])
 
@@ -178,7 +179,9 @@ class Shares:
 
     def _sums(self, own: Answer, entropy: Entropy, sums: int) -> Samples:
         answers = (own, *([self.others] * (DEVICES - 1)))
-        drawn = [self.shares.randomise(answer, entropy) for _ in range(sums) for answer in answers]
+        drawn = [
+            device_randomiser_of(self.shares).randomise(answer, entropy) for _ in range(sums) for answer in answers
+        ]
         totals = np.asarray(drawn, dtype=np.int64).reshape(sums, DEVICES, self.shares.cells).sum(axis=1)
         return np.asarray(totals @ np.asarray(self.weights))
 

@@ -18,6 +18,7 @@ from tacit.logview.signers import LeafSigners
 from tacit.logview.view import Bundle, LogView
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.estimators.registry import estimator_of
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.recipe.census import STDERRS, Census, attest, census_for, counts_of
 from tacit.recipe.context import Context, Stage
 from tacit.recipe.derive import randomizer_of, vdaf_of
@@ -235,7 +236,7 @@ def test_the_error_of_a_sum_of_cells_is_never_understated(name: str) -> None:
         counts, reports = np.zeros(7, dtype=int), 0
         for category, devices in enumerate((200, 50, 100, 150, 0, 100)):
             for _ in range(generator.binomial(devices, 0.5)):
-                answer = randomizer.randomise(category, entropy)
+                answer = device_randomiser_of(randomizer).randomise(category, entropy)
                 if answer is not None:
                     reports += 1
                     counts += np.eye(7, dtype=int)[answer] if isinstance(answer, int) else np.array(answer)

@@ -24,6 +24,7 @@ from tacit.methods.base.proof import NormProof
 from tacit.methods.estimators.flips import FlipsEstimator
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.flips import Flips
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.operations.outlook import outlook
 from tacit.recipe.claims import claim_of
 from tacit.recipe.context import Context, Stage
@@ -169,8 +170,9 @@ def test_devices_send_vectors_whose_sums_both_servers_verify_and_estimate(recipe
     assert isinstance(vdaf, Prio3L2BoundSum)
     encoder = encoder_of(VECTORS)
     answers = [encoder.encode([step / 2] * 16) for step in range(-20, 20)]
-    sent = [method.randomise(answer, draw) for answer in answers]  # type: ignore[arg-type]
-    rows = [row for row in (*sent, method.dummy(draw), method.missing(draw)) if isinstance(row, list)]
+    randomiser = device_randomiser_of(method)
+    sent = [randomiser.randomise(answer, draw) for answer in answers]
+    rows = [row for row in (*sent, randomiser.dummy(draw), randomiser.missing(draw)) if isinstance(row, list)]
     assert len(rows) == 42
     assert all(len(row) == numbers and vdaf.bounds.square(row[:16]) <= vdaf.bounds.max_square for row in rows)
     key, ctx = draw(32), b"a task"
@@ -252,10 +254,14 @@ def test_a_vector_that_is_too_long_is_sent_as_0_without_noise_and_by_a_fleet_too
     assert isinstance(method, Flips)
     assert isinstance(vdaf, Prio3L2BoundSum)
     centre = [vdaf.bounds.centre] * 16
-    assert method.randomise((20,) * 16, all_ones) == method.dummy(all_ones) == centre
+    assert (
+        device_randomiser_of(method).randomise((20,) * 16, all_ones)
+        == device_randomiser_of(method).dummy(all_ones)
+        == centre
+    )
     assert randomise_all(method, [(20,) * 16, None], all_ones).tolist() == [centre, centre]
     stream = SeededEntropy(b"usual")(100 * 16 * 207)
-    usual = [method.randomise((26,) * 16, draw) for draw in [io.BytesIO(stream).read] * 100]
+    usual = [device_randomiser_of(method).randomise((26,) * 16, draw) for draw in [io.BytesIO(stream).read] * 100]
     assert centre not in usual
     assert randomise_all(method, [(26,) * 16] * 100, io.BytesIO(stream).read).tolist() == usual
 
@@ -268,7 +274,7 @@ def test_a_fleet_draws_what_single_devices_draw_and_counts_values_with_their_noi
     rows = [array(NUMBER, row.tobytes()) for row in randomise_all(method, answers, many)]
     assert all(len(row) == 32 for row in rows)
     assert rows[0][:16].tolist() == [20] * 16
-    alone = method.randomise(answers[0], single)
+    alone = device_randomiser_of(method).randomise(answers[0], single)
     assert isinstance(alone, list)
     assert len(alone) == 32
     added = addition_of(counted(vdaf, rows[0]), 16)

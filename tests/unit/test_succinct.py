@@ -14,6 +14,7 @@ from tacit.methods.base.affine import PUBLIC_SIZE, AffineHashing, hash_of
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.estimators.affine import AffineEstimator
 from tacit.methods.estimators.registry import estimator_of
+from tacit.methods.randomisers.affine import AffineRandomiser
 from tacit.recipe.candidates import TextPrefixes
 from tacit.recipe.encoder import StringEncoder
 from tacit.recipe.encoder_specs import Strings
@@ -105,7 +106,7 @@ def test_a_report_that_does_not_fit_is_not_kept() -> None:
 def collected(method: AffineHashing, items: list[int], seed: bytes = b"devices") -> Collected:
     found, entropy = Collected(method), SeededEntropy(seed)
     for item in items:
-        put(found, method.randomise(item, entropy))
+        put(found, AffineRandomiser(method).randomise(item, entropy))
     return found
 
 
@@ -169,7 +170,7 @@ def test_items_that_nobody_has_pass_the_threshold_as_rarely_as_stated() -> None:
         entropy = SeededEntropy(run)
         found = Collected(method)
         for _ in range(300):
-            put(found, method.dummy(entropy))
+            put(found, AffineRandomiser(method).dummy(entropy))
         best = search(found, 1)
         (value,) = estimator_of(method).estimate(best.supports, 300, EVERYBODY).values
         passed += value >= threshold(best, method, EVERYBODY, 0.05)

@@ -16,6 +16,7 @@ from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.estimators.succinct_histogram import SuccinctHistogramEstimator
 from tacit.methods.krr import Krr
+from tacit.methods.randomisers.succinct_histogram import SuccinctHistogramRandomiser
 from tacit.methods.registry import METHODS
 from tacit.methods.succinct_histogram.histogram import BETA, MOST_REPORTS, PaperHistogram
 from tacit.succinct.engines import PaperEngine, TreeEngine, engine_of
@@ -28,7 +29,7 @@ METHOD = PaperHistogram(Decimal(8), 8, MOST_REPORTS)
 def reports(method: PaperHistogram, items: list[int | None]) -> list[bytes]:
     """A device's record after the other, two in each part."""
     entropy = SeededEntropy(b"devices")
-    drawn = (method.randomise(item, entropy) for item in items)
+    drawn = (SuccinctHistogramRandomiser(method).randomise(item, entropy) for item in items)
     records = [public.to_bytes(PUBLIC_SIZE, "big") + bytes([bit]) for public, bit in drawn]
     return [b"".join(records[at : at + 2]) for at in range(0, len(records), 2)]
 
@@ -41,7 +42,7 @@ def test_a_recipe_states_what_makes_the_method_again() -> None:
     with pytest.raises(ValueError, match="categories must be 2"):
         PaperHistogram.of(SHAPE, {**members, "categories": 4})
     with pytest.raises(ValueError, match="an item must be from 0 to 255"):
-        METHOD.randomise(256, SeededEntropy(1))
+        SuccinctHistogramRandomiser(METHOD).randomise(256, SeededEntropy(1))
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from infra.lab.devices.vectorised import (
 from infra.lab.kit.entropy import SeededEntropy
 from tacit.methods.base.affine import AffineHashing
 from tacit.methods.packing import HashPacking
+from tacit.methods.randomisers.affine import AffineRandomiser
 from tacit.succinct.tree import Collected
 
 DEVICES = 300
@@ -49,7 +50,7 @@ def test_from_the_same_bytes_come_the_same_reports(epsilon: str, hash_bits: int,
     packing, payloads = HashPacking(method.cells), b""
     for item in numbers_of(items):
         assert item >> bits == 0
-        public, value = method.randomise(item, entropy)
+        public, value = AffineRandomiser(method).randomise(item, entropy)
         one_by_one.add(packing.pack([public, value]))
         payloads += packing.pack([public, value])
     assert records(method, items, Bytes(drawn)) == payloads

@@ -39,6 +39,7 @@ from infra.stacks.options import StackOptions
 from tacit.errors import Refusal, UsageError
 from tacit.learning import model_file
 from tacit.learning.plan import Plan
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.models.devices import device_side
 from tacit.models.secure_aggregation.device import DapChannel
 from tacit.models.secure_aggregation.form import SecureAggregation
@@ -208,7 +209,7 @@ class LearnRun(SeriesRun):
         spent, unspent = [await loot_of(device, recipe.token.slot) for device in (victim, staged)]
         poisoner = Poisoner(channel, self._entropy)
         with self._timed("attacks"), self._stages.stage("updates that must not count", 2) as tick:
-            again = poisoner.again(flips_of(self.series).dummy(self._entropy), spent)
+            again = poisoner.again(device_randomiser_of(flips_of(self.series)).dummy(self._entropy), spent)
             attempts = [again, await asyncio.to_thread(poisoner.too_long, unspent)]
             bodies = [attempt.body for attempt in attempts]
             await self._offer_all(channel.url, recipe.model, bodies, direct)

@@ -23,6 +23,7 @@ from infra.lab.devices.noise_shares import randomise_all
 from infra.lab.devices.population import Data, Population
 from tacit.methods.base.method import Answer, Measurement, Method
 from tacit.methods.flips import Flips
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.methods.shuffled import ShuffledCounts
 from tacit.models.interfaces.watched import RandomisedCells
 from tacit.ports import Entropy
@@ -130,8 +131,8 @@ def with_dummies(
     of those ``beyond`` the weight bound. Returns everything to send in the order of the devices, so that dummies are
     not told apart, and the devices that stay silent."""
     filling = {device for device in beyond if rate and coin(rate, entropy)}
-    senders = (*decided.dummies.tolist(), *filling)
-    dummies = [Randomised(device, _kept(randomizer, randomizer.dummy(entropy))) for device in senders]
+    senders, randomiser = (*decided.dummies.tolist(), *filling), device_randomiser_of(randomizer)
+    dummies = [Randomised(device, _kept(randomizer, randomiser.dummy(entropy))) for device in senders]
     silent = [device for device in beyond if device not in filling]
     return sorted([*answers, *dummies], key=lambda one: one.device), silent
 
@@ -144,8 +145,9 @@ def randomise(decided: Decided, randomizer: Method, entropy: Entropy) -> tuple[l
         return [*map(Randomised, devices, noisy(randomizer, decided.answers, entropy))], []
     answers: list[Randomised] = []
     beyond: list[int] = []
+    randomiser = device_randomiser_of(randomizer)
     for device, answer in zip(devices, decided.answers, strict=True):
-        measurement = randomizer.missing(entropy) if answer is None else randomizer.randomise(answer, entropy)
+        measurement = randomiser.missing(entropy) if answer is None else randomiser.randomise(answer, entropy)
         if measurement is None:
             beyond.append(device)
         else:

@@ -1,4 +1,5 @@
-"""Noise shares of many devices at once: a vectorised ``tacit.methods.flips.Flips.randomise``.
+"""Noise shares of many devices at once: a vectorised
+``tacit.methods.randomisers.flips.FlipsRandomiser.randomise``.
 
 Every number has its own coin flips from the operating system's randomness. They take as many bytes, in the same order,
 as the device's own code draws, so that the same bytes give the same outputs (the tests compare them).

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from tacit.methods.base.affine import PUBLIC_SIZE, WORD_BITS, AffineHashing
 from tacit.methods.base.draws import BYTES
+from tacit.methods.randomisers.affine import AffineRandomiser
 from tacit.succinct.tree import Collected
 
 REPORT_SIZE = PUBLIC_SIZE + 2 * BYTES
@@ -97,7 +98,7 @@ def _values(method: AffineHashing, items: Words, words: Words) -> Words:
         mine = levels == at
         prefixes = _shifted(items.reshape(len(items), -1)[mine], method.bits - length)
         hashed[mine] = _hashes(seeds[mine], prefixes, method.hash_bits)
-    keep = int(method.thresholds()["keep_threshold"], 16)
+    keep = int(AffineRandomiser(method).thresholds()["keep_threshold"], 16)
     high, low = np.uint64(keep >> 64), np.uint64(keep & _ALL)
     kept = (keep_high < high) | ((keep_high == high) & (keep_low < low))
     bound, rest = np.uint64(method.values - 1), np.uint64((1 << 64) % (method.values - 1))

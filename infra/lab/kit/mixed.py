@@ -14,6 +14,7 @@ from tacit import hpke
 from tacit.aggregator.keys import HpkeKey
 from tacit.codec import b64url
 from tacit.messages import HpkeConfig
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.models.devices import device_side
 from tacit.models.interfaces.mixed import MixedChannel
 from tacit.models.parties import SHUFFLER
@@ -87,7 +88,7 @@ class MixedDevices:
 
     def measurement(self, answer: int) -> Any:
         """The randomised answer of one device."""
-        return randomizer_of(self.recipe).randomise(answer, self.entropy)
+        return device_randomiser_of(randomizer_of(self.recipe)).randomise(answer, self.entropy)
 
     def report(self, answer: int = 0, token: BoundToken | None = None) -> bytes:
         """An encoded report to the shuffler."""

@@ -14,6 +14,7 @@ from tacit import hpke
 from tacit.aggregator.keys import HpkeKey
 from tacit.codec import b64url
 from tacit.messages import HpkeConfig
+from tacit.methods.randomisers.shuffled import shuffled_randomiser_of
 from tacit.models.parties import SHUFFLER
 from tacit.models.shuffled.device import ShuffledChannel, ShuffledDevice
 from tacit.models.shuffled.form import Shuffled, ShuffledParties
@@ -127,7 +128,8 @@ class Bundler:
     def counts(self, value: Any) -> list[int]:
         """What a device with this value sends about each cell."""
         answer, method = encoder_of(self.recipe.question).encode(value), counts_of(self.recipe)
-        return method.randomise(answer, self.entropy) if isinstance(answer, int) else method.dummy(self.entropy)
+        randomiser = shuffled_randomiser_of(method)
+        return randomiser.randomise(answer, self.entropy) if isinstance(answer, int) else randomiser.dummy(self.entropy)
 
     def report(self, counts: list[int], token: BoundToken | None = None) -> bytes:
         """An encoded report with a bundle of these counts."""

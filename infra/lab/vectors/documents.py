@@ -19,6 +19,7 @@ from infra.lab.vectors.log import log
 from infra.lab.vectors.wire import aggregate, ohttp_exchange, reports
 from tacit.codec import b64url
 from tacit.messages import Role
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.recipe.derive import randomizer_of, task_configuration, task_id
 from tacit.recipe.encoder import encoder_of
 from tacit.recipe.model import Recipe
@@ -163,17 +164,17 @@ def answers() -> dict[str, Any]:
     found = []
     for name, values in ANSWERS.items():
         recipe, draw = people.recipes[name], people.draws(f"answers {name}")
-        randomizer, encoder = randomizer_of(recipe), encoder_of(recipe.question)
+        randomiser, encoder = device_randomiser_of(randomizer_of(recipe)), encoder_of(recipe.question)
         rows = []
         for value in values:
             answer = encoder.encode(value)
-            randomised = randomizer.missing(draw) if answer is None else randomizer.randomise(answer, draw)
+            randomised = randomiser.missing(draw) if answer is None else randomiser.randomise(answer, draw)
             row = {"value": value, "encoded": answer, "draws": draw.hex(), "measurement": randomised}
             rate = recipe.sampling.rate_of(answer)
             row["rate"], row["coin_threshold"] = str(rate), f"{coin_threshold(rate):032x}"
             whole, _ = draw_answer(recipe, answer, draw)
             rows.append({**row, "sent": {"draws": draw.hex(), "measurement": whole}})
-        dummies = [{"measurement": randomizer.dummy(draw), "draws": draw.hex()} for _ in range(2)]
+        dummies = [{"measurement": randomiser.dummy(draw), "draws": draw.hex()} for _ in range(2)]
         given = {"recipe": name, "labels": list(encoder.labels), **_thresholds(recipe)}
         found.append({**given, "answers": rows, "dummies": dummies})
     return {"recipes": found}
@@ -181,7 +182,7 @@ def answers() -> dict[str, Any]:
 
 def _thresholds(recipe: Recipe) -> dict[str, Any]:
     """Return the thresholds with which draws are compared: the randomizer's, and that of a dummy's coin."""
-    found = randomizer_of(recipe).thresholds()
+    found = device_randomiser_of(randomizer_of(recipe)).thresholds()
     if recipe.sampling.dummies is not None:
         found["dummy_coin_threshold"] = f"{coin_threshold(recipe.sampling.dummy_rate):032x}"
     return found

@@ -12,6 +12,7 @@ from infra.tools.documents.schemas import SCHEMAS, schema_of
 from infra.tools.documents.words import MADE, page, prose, table, type_in_words, value
 from tacit.methods.base.statistics import STATISTICS, Shape
 from tacit.methods.planners.registry import planner_of
+from tacit.methods.randomisers.registry import RANDOMISERS
 from tacit.methods.registry import METHODS
 from tacit.monitor.findings import KINDS
 from tacit.recipe.context import Stage
@@ -88,10 +89,11 @@ def findings_page() -> str:
 
 def methods_page() -> str:
     """The page of methods: what is drawn, what a recipe states, and what proves the claim."""
-    draws = [(f"`{one.NAME}`", one.DRAWS.answer, one.DRAWS.missing, one.DRAWS.dummy) for one in METHODS.values()]
+    described = {name: one.DRAWS for name, one in RANDOMISERS.items()}
+    draws = [(f"`{name}`", one.answer, one.missing, one.dummy) for name, one in described.items()]
     noted: dict[str, list[str]] = {}
-    for one in METHODS.values():
-        noted.setdefault(one.DRAWS.note, []).append(f"`{one.NAME}`")
+    for name, one in described.items():
+        noted.setdefault(one.note, []).append(f"`{name}`")
     return page(
         "# Methods",
         f"{MADE} Each method is a class of `tacit/methods`. d, d1 and d_i are draws, T is a threshold: see "
@@ -114,7 +116,7 @@ def _proofs() -> Iterable[tuple[str, ...]]:
             by_vdaf.setdefault("none" if proof is None else f"{proof.name} of length {length}", []).append(name)
         members = ", ".join(f"`{name}`" for name in method.MEMBERS)
         for vdaf, statistics in by_vdaf.items():
-            yield f"`{method.NAME}`", ", ".join(statistics), members, vdaf, method.DRAWS.bounds
+            yield f"`{method.NAME}`", ", ".join(statistics), members, vdaf, RANDOMISERS[method.NAME].DRAWS.bounds
 
 
 def members_page() -> str:

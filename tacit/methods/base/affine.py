@@ -20,13 +20,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Self
+from typing import Self
 
-from tacit.methods.base.draws import ONE, bernoulli, epsilon0_from, hex_threshold, keep_threshold
-from tacit.methods.base.method import Draws, LocalMethod, Members
+from tacit.methods.base.draws import ONE, epsilon0_from, keep_threshold
+from tacit.methods.base.method import LocalMethod, Members
 from tacit.methods.base.statistics import MAX_ITEM_BITS, Shape
-from tacit.ports import Entropy
-from tacit.uniform import uniform_below
 
 MAX_HASH_BITS = 8
 SEED_SIZE = 8
@@ -104,22 +102,16 @@ class AffineHashing(LocalMethod):
     STATISTICS = ("heavy-hitters",)
     IS_PROVED = False
     ENGINE = "tree"
-    DRAWS = Draws(
-        "u = 16 bytes; h = hash of the prefix (docs/device.md); d < T(epsilon0, k - 1): h; else the uniform w below "
-        "k - 1, plus 1 if w >= h (both are drawn always)",
-        "u = 16 bytes; 16 bytes that are not used; uniform below k",
-    )
-
     hash_bits: int
     bits: int = MAX_ITEM_BITS
-    _keep: int = field(default=0, init=False, repr=False)
+    keep_below: int = field(default=0, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if not 1 <= self.hash_bits <= MAX_HASH_BITS:
             raise ValueError(f"categories must be a power of two from 2 to {1 << MAX_HASH_BITS}")
         levels_of(self.bits)
         object.__setattr__(self, "epsilon0", epsilon0_from(self.epsilon0))
-        object.__setattr__(self, "_keep", keep_threshold(self.epsilon0, self.values - 1))
+        object.__setattr__(self, "keep_below", keep_threshold(self.epsilon0, self.values - 1))
 
     @classmethod
     def of(cls, shape: Shape, members: Members, _batch_flips: int = 0) -> Self:
@@ -149,30 +141,7 @@ class AffineHashing(LocalMethod):
         """Prefix lengths in bits, rising; the last one is the item's."""
         return levels_of(self.bits)
 
-    def randomise(self, item: int, entropy: Entropy, /) -> list[int]:
-        """The 16 public bytes as an integer, and the value about ``item``. Draws the
-        same number of bytes whether the hash is kept or not. ``ValueError`` for an item that does not have ``bits``
-        bits."""
-        if not 0 <= item < 1 << self.bits:
-            raise ValueError(f"an item must have {self.bits} bits")
-        public = entropy(PUBLIC_SIZE)
-        length = self.levels[level_of(int.from_bytes(public[SEED_SIZE:], "big"), len(self.levels))]
-        value = hash_of(seed_of(public), item >> (self.bits - length), self.hash_bits)
-        keep = bernoulli(self._keep, entropy)
-        other = uniform_below(self.values - 1, entropy)
-        return [int.from_bytes(public, "big"), value if keep else other + (other >= value)]
-
-    def dummy(self, entropy: Entropy, /) -> list[int]:
-        """A report that supports nothing more than anything else, from as many random bytes as any other."""
-        public = entropy(PUBLIC_SIZE)
-        bernoulli(self._keep, entropy)
-        return [int.from_bytes(public, "big"), uniform_below(self.values, entropy)]
-
     def output_probabilities(self) -> tuple[Fraction, Fraction]:
         """Probabilities of (the item's hash, each other value), exactly as drawn."""
-        keep = Fraction(self._keep, ONE)
+        keep = Fraction(self.keep_below, ONE)
         return keep, (1 - keep) / (self.values - 1)
-
-    def thresholds(self) -> dict[str, Any]:
-        """The threshold below which a draw keeps the hash."""
-        return {"keep_threshold": hex_threshold(self._keep)}

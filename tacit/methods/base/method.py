@@ -1,8 +1,8 @@
-"""The interface of a method: one way to randomise an answer, to prove it valid, and to account for its privacy.
+"""The interface of a method: what a recipe states of one way to randomise an answer, what proves it, and what it costs.
 
 Each method is a class in its own file and one line in ``tacit.extension_points``. It never sees a recipe: it receives
-the shape of a question and the members that belong to it. How a collector estimates from the sum, and how an analyst
-chooses parameters, is said beside it (``tacit.methods.estimators``, ``tacit.methods.planners``).
+the shape of a question and the members that belong to it. How a device draws, how a collector estimates from the
+sum, and how an analyst chooses parameters, is said in folders beside it: ``randomisers``, ``estimators``, ``planners``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from tacit.dp.repeated.losses import Curve
 from tacit.dp.reports import NoiseStep
 from tacit.methods.base.proof import NormProof, Proof
 from tacit.methods.base.statistics import Shape, StatisticName
-from tacit.ports import Entropy
 
 SHUFFLE_FMT22 = "shuffle-fmt22"
 MOST_COUNTED = 1 << 17
@@ -37,27 +36,13 @@ Members = Mapping[str, Any]
 """The members of a recipe's ``randomizer`` other than its name: ``categories`` and those of the method."""
 
 
-@dataclass(frozen=True, slots=True)
-class Draws:
-    """A method's draws in words, for authors of other device implementations: how the measurement of an ``answer`` v,
-    of a ``missing`` answer and of a ``dummy`` is drawn, in the notation of ``docs/device.md``; ``bounds`` of its proof,
-    where they follow from its members; ``note``: what does not fit into a table."""
-
-    answer: str
-    dummy: str
-    missing: str = "a dummy"
-    bounds: str = ""
-    note: str = ""
-
-
 class Method(ABC):
     """One way to answer a question. ``NAME`` is its name in a recipe, ``MEMBERS`` are the members that a recipe states
     for it beside ``categories``, ``STATISTICS`` are the statistics that it answers. ``IS_LOCAL``: a single report hides
     its answer by itself. ``IS_PROVED``: its outputs have a ``proof``, so that they can be added up as secret shares.
     ``ENGINE``: the name of what searches single reports for frequent items (``tacit.succinct.engines``); None where
     reports are added up. ``IS_SHUFFLED``: a measurement is how many messages a device sends about each cell, and they
-    hide its answer only once they are shuffled among those of others. ``DRAWS`` describes its draws for the page of
-    methods."""
+    hide its answer only once they are shuffled among those of others."""
 
     NAME: ClassVar[str]
     MEMBERS: ClassVar[tuple[str, ...]]
@@ -66,7 +51,6 @@ class Method(ABC):
     IS_PROVED: ClassVar[bool] = True
     ENGINE: ClassVar[str | None] = None
     IS_SHUFFLED: ClassVar[bool] = False
-    DRAWS: ClassVar[Draws]
 
     @classmethod
     def fits(cls, shape: Shape) -> bool:
@@ -139,24 +123,6 @@ class Method(ABC):
         """The largest n for which ``aggregate_epsilon`` can be computed."""
         return MAX_N
 
-    @abstractmethod
-    def randomise(self, answer: Any, entropy: Entropy, /) -> Measurement | None:
-        """The measurement to shard for a device whose encoded answer is ``answer`` (an ``Answer``).
-
-        Run by the client, once per recipe. None means that nothing is sent; this has probability
-        ``reject_probability``, whatever the answer. ``ValueError`` when the answer is out of range.
-        """
-
-    @abstractmethod
-    def dummy(self, entropy: Entropy, /) -> Measurement:
-        """The measurement of a dummy report (P20): a draw that depends on no answer, with the same form and range as
-        every other measurement. Never None."""
-
-    def missing(self, entropy: Entropy, /) -> Measurement | None:
-        """The measurement of a device that takes part but has no answer (P27): a dummy. None with the same probability
-        as for every answer."""
-        return self.dummy(entropy)
-
     @property
     def reject_probability(self) -> float:
         """The probability that ``randomise`` returns None; the same for every answer and for a missing one."""
@@ -203,10 +169,6 @@ class Method(ABC):
     def single_curve(self) -> Curve | None:
         """The same for one report by itself; None where it is not below that of binary randomised response."""
         return None
-
-    def thresholds(self) -> dict[str, Any]:
-        """The thresholds with which draws are compared, in hex, for authors of other device implementations."""
-        return {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,14 +17,12 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Self
 
-from tacit.methods.base.affine import PUBLIC_SIZE
-from tacit.methods.base.draws import ONE, epsilon0_from, hex_threshold
-from tacit.methods.base.method import Draws, LocalMethod, Members
+from tacit.methods.base.draws import epsilon0_from
+from tacit.methods.base.method import LocalMethod, Members
 from tacit.methods.base.statistics import Shape
 from tacit.methods.succinct_histogram.channels import PublicComponents, SuccinctHistogram
 from tacit.methods.succinct_histogram.code import MAX_BITS
 from tacit.methods.succinct_histogram.one_bit import OneBit
-from tacit.ports import Entropy
 
 BETA = 0.2
 """Chance with which the theorem on what is found may fail. With less there are more than three repetitions, each with a
@@ -45,11 +43,6 @@ class PaperHistogram(LocalMethod):
     STATISTICS = ("heavy-hitters",)
     IS_PROVED = False
     ENGINE = "paper"
-    DRAWS = Draws(
-        "u = 16 bytes; d < the threshold of u and the item (docs/device.md): 1; else 0",
-        "u = 16 bytes; d < the threshold of u without an item: 1; else 0",
-    )
-
     bits: int = MAX_BITS
     reports: int = MOST_REPORTS
     one_bit: OneBit[int, PublicComponents] = field(init=False, repr=False, compare=False)
@@ -126,20 +119,6 @@ class PaperHistogram(LocalMethod):
         """The values of a report's bit."""
         return 2
 
-    def randomise(self, item: int | None, entropy: Entropy, /) -> list[int]:
-        """The 16 public bytes as an integer, and the bit. ``ValueError`` for an item that does not have ``bits``
-        bits."""
-        public = entropy(PUBLIC_SIZE)
-        return [int.from_bytes(public, "big"), int(self.one_bit.accept(public, item, entropy))]
-
-    def dummy(self, entropy: Entropy, /) -> list[int]:
-        """The report of a device without an item."""
-        return self.randomise(None, entropy)
-
     def output_probabilities(self) -> tuple[Fraction, Fraction]:
         """Probabilities that an accepted report's sign in the oracle is (the item's own, another item's)."""
         return self.histogram.oracle.randomizer.kept(), Fraction(1, 2)
-
-    def thresholds(self) -> dict[str, Any]:
-        """The threshold of a device without an item, below which a draw accepts."""
-        return {"accept_threshold": hex_threshold(int(self.one_bit.probability(bytes(PUBLIC_SIZE), None) * ONE))}

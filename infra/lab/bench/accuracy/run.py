@@ -32,6 +32,7 @@ from tacit.methods.base.statistics import HEAVY_HITTERS, Shape
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.packing import HashPacking
 from tacit.methods.planners.registry import planner_of
+from tacit.methods.randomisers.affine import AffineRandomiser
 from tacit.models.local.server import HashedReports
 from tacit.succinct.engines import TreeEngine
 from tacit.succinct.supports import count_supports
@@ -212,7 +213,7 @@ def _cost(n: int, epsilon: int, tell: Tell) -> list[AccuracyRow]:
     some = items[:2_000].tolist()
     start = time.process_time()
     for item in some:
-        packing.pack(method.randomise(item, entropy))
+        packing.pack(AffineRandomiser(method).randomise(item, entropy))
     client = 1e3 * (time.process_time() - start) / len(some)
     whole, size = records(method, items, random.bytes), packing.size * ENTRY
     entries = [whole[at : at + size] for at in range(0, len(whole), size)]

@@ -11,6 +11,7 @@ from infra.lab.kit.reports import BoundToken
 from tacit import media_types
 from tacit.errors import Refusal
 from tacit.messages.chunk import MessageChunk
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.models.one_server import ANALYZER
 from tacit.ports import Transport
 from tacit.problem import problem_type
@@ -22,7 +23,7 @@ class ShuffledThief(OneServerThief):
     """Makes the attacks of a device."""
 
     def _payload(self) -> bytes:
-        return self.channel.payload(randomizer_of(self.recipe).dummy(self.entropy), self.entropy)
+        return self.channel.payload(device_randomiser_of(randomizer_of(self.recipe)).dummy(self.entropy), self.entropy)
 
     def _invalid(self, tokens: Sequence[BoundToken]) -> list[Attempt]:
         del tokens

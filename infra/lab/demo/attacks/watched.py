@@ -13,6 +13,7 @@ from infra.lab.kit.reports import BoundToken
 from tacit.messages import REPORT_ID_SIZE, Extension, PlaintextInputShare, Report, ReportMetadata, Role
 from tacit.messages.one_server import OneServerReport
 from tacit.methods.flips import Flips
+from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.models.interfaces.one_server import AnalyzerChannel
 from tacit.models.interfaces.watched import RandomisedCells
 from tacit.models.pan_private.device import PanPrivateChannel
@@ -168,7 +169,7 @@ class LocalThief(OneServerThief):
     """Makes the attacks on the local model."""
 
     def _payload(self) -> bytes:
-        return self.channel.payload(randomizer_of(self.recipe).dummy(self.entropy), self.entropy)
+        return self.channel.payload(device_randomiser_of(randomizer_of(self.recipe)).dummy(self.entropy), self.entropy)
 
     def _invalid(self, tokens: Sequence[BoundToken]) -> list[Attempt]:
         body = self._sealed(tokens[0], bytes([255] * len(self._payload()))).encode()
