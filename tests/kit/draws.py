@@ -38,11 +38,11 @@ LEVEL = 0.01
 """Chance of a complaint about any of the stated rates when all of them are right."""
 
 OURS = {"tacit", "client_agent", "services", "relay", "attester", "recipe_server", "infra", "tests"}
-PLUMBING = {"tacit.adapters.system", "secrets", "random", __name__}
+PLUMBING = {"tacit.adapters.system", "tacit.uniform", "secrets", "random", __name__}
 TEXT = {"token_hex", "token_urlsafe"}
 """Functions of ``secrets`` that make names and passwords."""
 SECRETS = re.compile(
-    r"(tacit\.(hpke|ohttp|signing|tokens|multibuffer|adapters|roles\.client|aggregator\.keys|service\.(app|base\.log|metrics)|pauses|panprivate\.ristretto)"
+    r"(tacit\.(hpke|ohttp|signing|tokens|multibuffer|adapters|roles\.client|aggregator\.keys|service\.(app|base\.log|metrics)|backoff|panprivate\.ristretto)"
     r"|services\.(admin|gateway\.keys|leader\.workers|leader\.coordinator)|attester"
     r"|client_agent\.(wallet|deciding)|infra\.lab\.(bench|devices\.(contributions|tokens))"
     r"|infra\.(stacks\.(new_layout|options|service_configs)|backing\.(backing_servers|databases|mosquitto)|base\.certificates|commands\.keys))(\.|$)"
