@@ -25,7 +25,7 @@ from tacit.ports import Clock
 
 
 @contextlib.asynccontextmanager
-async def run_embedded(
+async def embedded(
     config: AgentConfig, source: DataSource, report: Report | None = None, *, learner: Learner | None = None
 ) -> AsyncIterator[Agent]:
     """Run the agent of ``config`` until the block ends; ``Agent.record`` reports events to it. ``source`` replaces the

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from client_agent.config import AgentConfig
 from client_agent.data.sources import Value
-from client_agent.embedding import run_embedded
+from client_agent.embedding import embedded
 from tacit.errors import UsageError
 from tacit.service.base.config_files import load_config
 
@@ -38,7 +38,7 @@ def tell(event: str, told: dict[str, str | int | float]) -> None:
 
 async def live(config: AgentConfig, diary: Diary, seconds: float) -> None:
     """Do the application's own work, with the agent running beside it. After a second the owner sees a doctor."""
-    async with run_embedded(config, diary, tell) as agent:
+    async with embedded(config, diary, tell) as agent:
         await asyncio.sleep(min(1.0, seconds))
         diary.visits += 1
         agent.record(EVENT)  # for recipes that watch the event, if there are any (docs/pan-privacy.md)

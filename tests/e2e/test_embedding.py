@@ -15,7 +15,7 @@ import pytest
 
 from client_agent.config import AgentConfig
 from client_agent.data.sources import CallableSource, open_source
-from client_agent.embedding import run_embedded
+from client_agent.embedding import embedded
 from infra.lab.kit.entropy import SeededEntropy
 from infra.stacks.agents import provision_agents
 from infra.stacks.new_layout import create_layout
@@ -76,10 +76,10 @@ async def test_the_program_that_trains_a_model_of_its_own_runs_as_printed(config
 async def test_two_applications_with_one_device_are_one_too_many(config: Path) -> None:
     settings = load_config(config, AgentConfig)
     source = CallableSource(lambda _metric: 3)
-    async with run_embedded(settings, source) as agent:
+    async with embedded(settings, source) as agent:
         assert agent.record("visit") is False
         with pytest.raises(UsageError, match="another agent is at work here"):
-            async with run_embedded(settings, source):
+            async with embedded(settings, source):
                 pass
     with pytest.raises(UsageError, match="be the source yourself"):
         open_source(settings.source)

@@ -44,7 +44,7 @@ BATCHES = {"TOKENS", "OPENED", "SEALED"}
 
 
 @contextmanager
-def counted(**expected: int) -> Iterator[None]:
+def require_counts(**expected: int) -> Iterator[None]:
     """Within the block, each path that is named gets so many items, and none falls back."""
     if level() == "off":
         skip_or_fail("cc", "there are no kernels here")
@@ -118,7 +118,7 @@ async def test_every_report_takes_the_fast_paths_from_the_relay_to_the_release(n
         await gateway.restart()
         await relay_to(gateway, tmp_path)
         both = 2 * REPORTS
-        with counted(
+        with require_counts(
             RELAYED=REPORTS,
             FORWARDED=REPORTS,
             UPLOADS=REPORTS,
@@ -142,7 +142,7 @@ async def test_postgresql_stores_reports_in_one_statement_and_takes_outcomes_by_
     kit, reports = kit_of("histogram")
     databases = {Role.LEADER: make_postgres_url(LeaderStore), Role.HELPER: make_postgres_url(HelperStore)}
     async with both_aggregators(kit, tmp_path, databases=databases) as pair:
-        with counted(STORED=REPORTS, COPIED=2 * REPORTS + 1):  # the outcomes of both, and the leader's job
+        with require_counts(STORED=REPORTS, COPIED=2 * REPORTS + 1):  # the outcomes of both, and the leader's job
             assert (await pair.post_reports(b"".join(reports))).status == 200
             await aggregate(pair)
 
@@ -150,7 +150,7 @@ async def test_postgresql_stores_reports_in_one_statement_and_takes_outcomes_by_
 @pytest.mark.parametrize("name", KINDS)
 def test_a_device_shards_with_the_kernels(name: str) -> None:
     vdaf, draw = INSTANCES[name]
-    with counted(SHARDED=1):
+    with require_counts(SHARDED=1):
         BatchProver(vdaf, b"context", alone=True).shard(
             [draw(random.Random(1))], [bytes(vdaf.NONCE_SIZE)], [bytes(range(32)) * (vdaf.RAND_SIZE // 32)]
         )
@@ -160,11 +160,11 @@ def test_a_simulated_fleet_seals_in_batches() -> None:
     task = make_task_kit().task
     config = task.hpke_config(Role.LEADER)
     sealer = BatchSealer(config.public_key, hpke.Suite(config.kem_id, config.kdf_id, config.aead_id), b"info")
-    with counted(SEALED=REPORTS):
+    with require_counts(SEALED=REPORTS):
         sealer.seal_all([(b"aad", b"plaintext")] * REPORTS, entropy)
 
 
 def test_documents_of_the_log_are_written_and_read_by_the_interpreter_s_own_code() -> None:
     body = RecipeKit().recipe().body()
-    with counted(CANONICAL=2):
+    with require_counts(CANONICAL=2):
         assert parse_canonical(canonical_bytes(body), "recipe") == body

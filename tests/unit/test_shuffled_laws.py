@@ -199,11 +199,11 @@ def test_estimates_have_the_errors_that_they_state_and_empty_cells_no_false_posi
     and a run of zsum has no estimate above 0 for an answer that nobody has."""
     method, entropy = planner_of(kind).tuned(Shape(HISTOGRAM, 10), Decimal(1), 400, 1e-6), SeededEntropy(b"runs")
     truth = [300, 100, *[0] * 8]
-    design = SampleDesign(1.0)
+    design, draw = SampleDesign(1.0), shuffled_randomiser_of(method).randomise
     for _ in range(60):
         counts = [0] * 10
         for answer in [0] * 300 + [1] * 100:
-            counts = [one + more for one, more in zip(counts, method.randomise(answer, entropy), strict=True)]
+            counts = [one + more for one, more in zip(counts, draw(answer, entropy), strict=True)]
         found = estimator_of(method).estimate(counts, 400, design)
         if kind is Zsum:
             assert found.values[2:] == (0.0,) * 8

@@ -16,6 +16,7 @@ from pathlib import Path
 from infra.base.service_names import MODULES
 from infra.tools.documents.words import table
 from tacit.adapters.disk.files import replace_file
+from tacit.lines import lines_of
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGES = ("tacit", "services", "relay", "attester", "recipe_server", "client_agent")
@@ -94,15 +95,15 @@ def loaded(process: str, config: Path | None = None) -> Loaded:
         arguments += [MODULES[process][1], str(config)]
     command = [sys.executable, "-c", _CHILD, *arguments]
     told = subprocess.run(  # noqa: S603 - this interpreter and our own arguments
-        command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=PROCESS_SECONDS
+        command, cwd=ROOT, check=True, capture_output=True, text=True, encoding="utf-8", timeout=PROCESS_SECONDS
     )
-    imported, *serving = [_lines(json.loads(line)) for line in told.stdout.splitlines()]
+    imported, *serving = [_lines(json.loads(line)) for line in lines_of(told.stdout)]
     return Loaded(imported, *serving)
 
 
 def _lines(files: Mapping[str, str | None]) -> dict[str, int]:
     return {
-        name: len(Path(file).read_bytes().splitlines())
+        name: Path(file).read_bytes().count(b"\n")
         for name, file in files.items()
         if file is not None and name.partition(".")[0] in PACKAGES
     }
