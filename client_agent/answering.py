@@ -76,8 +76,8 @@ class Data:
         self._trainer = trainer
 
     def check(self, recipe: Recipe) -> None:
-        """Raise ``Refusal`` for an invalid randomizer."""
-        derive.randomizer_of(recipe)
+        """Raise ``Refusal`` for an invalid randomizer. What draws is imported here, before there is an answer."""
+        device_randomiser_of(derive.randomizer_of(recipe))
 
     def ready(self, recipe: Recipe, now: float) -> bool:
         """Whether a model that is to be trained is here; data need no preparation."""
