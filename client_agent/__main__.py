@@ -15,6 +15,7 @@ from client_agent.config import AgentConfig
 from client_agent.process import json_lines, run_agents
 from tacit import __version__
 from tacit.errors import HarmfulToRetryError, TacitError
+from tacit.native_level import wanted_level
 from tacit.ports import TransportError
 from tacit.service.base.config_files import load_config
 
@@ -37,6 +38,7 @@ def run(arguments: Sequence[str]) -> int:
     parser.add_argument("--version", action="version", version=f"tacit {__version__}")
     asked = parser.parse_args(arguments)
     try:
+        wanted_level()
         configs = [load_config(path, AgentConfig) for path in asked.config]
         return int(asyncio.run(run_agents(configs, json_lines(), once=asked.once, until=asked.until)))
     except (TacitError, TransportError, OSError) as error:

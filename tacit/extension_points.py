@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from importlib import import_module
 from typing import Any, Final, Generic, TypeVar
 
+from tacit.errors import Unavailable
+
 T = TypeVar("T")
 
 
@@ -23,10 +25,15 @@ class ByName(MutableMapping[str, T], Generic[T]):
         self._imported: dict[str, T] = {}
 
     def __getitem__(self, name: str) -> T:
-        """What has this name. Raises ``KeyError`` if nothing has."""
+        """What has this name. Raises ``KeyError`` if nothing has, and ``Unavailable`` if it cannot be loaded now."""
         if name not in self._imported and (place := self._places[name]) is not None:
             module, _, attribute = place.partition(":")
-            self._imported[name] = self._made(getattr(import_module(module), attribute))
+            try:
+                found = import_module(module)
+            except (ImportError, OSError, MemoryError) as error:
+                # a wheel that is being replaced, too many open files: nobody may decide for good because of that
+                raise Unavailable(f"{module} cannot be loaded now: {error}") from error
+            self._imported[name] = self._made(getattr(found, attribute))
         return self._imported[name]
 
     def __setitem__(self, name: str, value: T) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from client_agent.panprivate.state_files import ASIDE, FILE, SUFFIX, DamagedStateError
 from tacit.counting_words import plural
-from tacit.errors import TacitError, UsageError
+from tacit.errors import TacitError, Unavailable, UsageError
 from tacit.extension_points import WATCHED_STATE
 from tacit.ports import Clock, Entropy
 from tacit.recipe.model import Recipe
@@ -203,8 +203,9 @@ class Watches:
                 watched.watch.erase()
             for path in _files(self._folder, own):
                 WATCHED_STATE["erase-file"](path, self._entropy)
-        except OSError as error:
-            self._troubles[own] = f"the state of a recipe that is over cannot be erased: {error.strerror or error}"
+        except (OSError, Unavailable) as error:
+            why = error.strerror if isinstance(error, OSError) and error.strerror else error
+            self._troubles[own] = f"the state of a recipe that is over cannot be erased: {why}"
         else:
             self._filed.discard(own)
 

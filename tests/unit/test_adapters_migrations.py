@@ -12,7 +12,7 @@ from alembic.script import ScriptDirectory
 
 from tacit.adapters.databases.migrate import migrations_of, newest_revision
 from tacit.adapters.databases.sql import open_database
-from tacit.errors import UsageError
+from tacit.errors import Fatal, UsageError
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMAS = (
@@ -56,6 +56,19 @@ async def test_no_version_starts_on_a_database_from_which_no_migration_leads_on(
         with pytest.raises(UsageError, match=f"made by {words}"):
             await open_database(url, module.METADATA, module.MIGRATIONS)
         assert found.execute("SELECT * FROM sqlite_master").fetchall() == before
+
+
+@pytest.mark.parametrize(("change", "number"), [("DELETE FROM", 0), ("INSERT INTO", 2)])
+async def test_a_database_that_states_no_revision_or_two_is_left_alone(
+    tmp_path: Path, change: str, number: int
+) -> None:
+    file = tmp_path / "service.sqlite3"
+    module = importlib.import_module("services.gateway.store")
+    await (await open_database(f"sqlite+aiosqlite:///{file}", module.METADATA, module.MIGRATIONS)).close()
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as found:
+        found.execute(f"{change} alembic_version" + (" VALUES ('other')" if number else ""))
+        with pytest.raises(Fatal, match=f"states {number} revisions"):
+            await open_database(f"sqlite+aiosqlite:///{file}", module.METADATA, module.MIGRATIONS)
 
 
 def test_no_migrations_are_left_out() -> None:

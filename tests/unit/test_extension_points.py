@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tacit import extension_points
+from tacit.errors import Unavailable
 from tacit.extension_points import ByName
 from tacit.methods.estimators.registry import ESTIMATORS
 from tacit.methods.planners.registry import PLANNERS
@@ -90,3 +91,12 @@ def test_a_further_entry_is_used_like_the_others_and_can_be_taken_away() -> None
     assert list(table) == ["fold"]
     with pytest.raises(KeyError):
         table["own"]
+
+
+def test_what_cannot_be_loaded_now_is_an_outage_and_is_found_once_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    table: ByName[str] = ByName({"fold": "textwrap:fill"}, lambda function: str(function.__name__))
+    with monkeypatch.context() as broken:
+        broken.setitem(sys.modules, "textwrap", None)  # the import machinery then says that there is no such module
+        with pytest.raises(Unavailable, match="textwrap cannot be loaded now"):
+            table["fold"]
+    assert table["fold"] == "fill"

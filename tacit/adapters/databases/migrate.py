@@ -74,8 +74,10 @@ def upgrade(connection: Connection, package: str, metadata: sa.MetaData) -> None
 def _revision_of(connection: Connection) -> str | None:
     if not sa.inspect(connection).has_table(_REVISION.name):
         return None
-    found: str = connection.execute(sa.select(_REVISION.c.version_num)).scalar_one()
-    return found
+    revisions = connection.execute(sa.select(_REVISION.c.version_num)).scalars().all()
+    if len(revisions) != 1:
+        raise Fatal(f"the database states {len(revisions)} revisions of its tables, not one; restore a backup of it")
+    return str(revisions[0])
 
 
 def _migrate(connection: Connection, folder: Path, found: str, newest: str) -> None:
