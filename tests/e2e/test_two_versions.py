@@ -71,7 +71,10 @@ class Deployment:
         """Start what stays, for as long as the test takes; what it prints once it is ready."""
         log = self.folder.with_name("-".join(["log", str(time.monotonic_ns())]))
         process = self._stack.enter_context(ReadyProcess(self.command(code, *arguments), log))
-        return process.ready()
+        document = process.ready()
+        if arguments[0] == "up":  # it would start a service again that ends here, at the address of the new one
+            process.signal(signal.SIGSTOP)
+        return document
 
     def replace(self, name: str) -> None:
         """End a service of the older version, and start this one on its configuration and database."""
