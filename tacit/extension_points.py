@@ -29,11 +29,11 @@ class ByName(MutableMapping[str, T], Generic[T]):
         if name not in self._imported and (place := self._places[name]) is not None:
             module, _, attribute = place.partition(":")
             try:
-                found = import_module(module)
+                loaded = import_module(module)
             except (ImportError, OSError, MemoryError) as error:
                 # a wheel that is being replaced, too many open files: nobody may decide for good because of that
                 raise Unavailable(f"{module} cannot be loaded now: {error}") from error
-            self._imported[name] = self._made(getattr(found, attribute))
+            self._imported[name] = self._made(getattr(loaded, attribute))
         return self._imported[name]
 
     def __setitem__(self, name: str, value: T) -> None:

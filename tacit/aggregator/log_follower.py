@@ -57,7 +57,7 @@ class LogFollower(Generic[P]):
         self,
         store: SqlStore[CommonTx],
         parties: PartyTable[P],
-        seat: Participant[P],
+        participant: Participant[P],
         log: LogConfig,
         policy: Policy,
         deps: ServiceEnv,
@@ -70,8 +70,8 @@ class LogFollower(Generic[P]):
         ``retention``)."""
         self.store = store
         self._parties = parties
-        self._seat = seat
-        identity = self._identity = seat.identity
+        self._participant = participant
+        identity = self._identity = participant.identity
         self._log_config = log
         required = policy.log_policy(log.note_key(), deps.clock.now)
         voucher = voucher_of(deps, "the log")
@@ -113,7 +113,7 @@ class LogFollower(Generic[P]):
         refuses) is skipped, and the others are served. Raises ``Fatal`` for a missing key of ours."""
         try:
             if self._is_trusted(row):
-                self._parties.add(self._seat.party(Recipe.decode(row.recipe), row, self._retention))
+                self._parties.add(self._participant.party(Recipe.decode(row.recipe), row, self._retention))
         except Fatal:
             raise
         except Exception as error:
@@ -234,11 +234,11 @@ class LogFollower(Generic[P]):
             rules.require(recipe, self._policy, context)
             self._check_own_side(item, closed)
             spki = live.slot_key(recipe)
-            task_id = self._seat.task_id(recipe, spki)
+            task_id = self._participant.task_id(recipe, spki)
         except Refusal as refusal:
             state = TaskState.WAITING if refusal.rule in WAITING_RULES else TaskState.REFUSED
             return replace(row, state=state, rule=refusal.rule, detail=refusal.detail)
-        body = self._seat.opt_in(item, task_id)
+        body = self._participant.opt_in(item, task_id)
         opt_in = sign_leaf(LeafType.OPT_IN, body, self._identity.operator, self._identity.signing_key)
         return replace(
             row,
@@ -254,7 +254,7 @@ class LogFollower(Generic[P]):
             raise Refusal(LOST, LOST_DETAIL)
         if own.signing_key != b64url(self._identity.signing_key.public):
             raise Refusal("own-signing-key", "the recipe names another signing key for us")
-        self._seat.check_keys(own)
+        self._participant.check_keys(own)
         if self._own_opt_in(item) is not None:
             raise Refusal("own-records-lost", "the log holds an opt-in of ours that our database does not")
 
@@ -304,7 +304,7 @@ def follow_log(
     app: web.Application,
     store: SqlStore[CommonTx],
     parties: PartyTable[P],
-    seat: Participant[P],
+    participant: Participant[P],
     config: FollowingConfig,
     deps: ServiceEnv,
     *,
@@ -318,7 +318,7 @@ def follow_log(
     follower = app[FOLLOWER] = LogFollower(
         store,
         parties,
-        seat,
+        participant,
         config.log,
         config.policy,
         deps,

@@ -1,6 +1,7 @@
 """The parts of following the log that differ between parties: keys, opt-in, and view of a task.
 
-A *seat* is one operator in one role. ``AggregatorParticipant`` is that of leader and helper, whose tasks are DAP tasks.
+A *participant* is one operator in one role. ``AggregatorParticipant`` is that of leader and helper, whose tasks are DAP
+tasks.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class Participant(Protocol[P_co]):
 
 @dataclass(frozen=True)
 class AggregatorParticipant:
-    """The seat of leader or helper. ``takes_mixed``: a leader without a shuffler's credential refuses recipes that name
+    """Leader or helper. ``takes_mixed``: a leader without a shuffler's credential refuses recipes that name
     a shuffler, because nothing could ever be uploaded to them."""
 
     identity: Identity = field(repr=False)

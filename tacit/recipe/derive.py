@@ -149,8 +149,8 @@ def state_key(party: Aggregator) -> bytes | None:
     Raises refusal ``state-key-invalid`` for bytes that are not a key, or a key that would hide nothing."""
     if party.state_key_text is None:
         return None
-    key = unb64url(party.state_key_text)
     try:
+        key = unb64url(party.state_key_text)
         PAN_PRIVACY["check-public-key"](key)
     except DecodeError as error:
         raise Refusal("state-key-invalid", str(error)) from error

@@ -13,4 +13,5 @@ ESTIMATORS: ByName[type[Estimator[Any]]] = ByName(PLACES)
 
 
 def estimator_of(method: Method) -> Estimator[Any]:
+    """What estimates from the reports of this method."""
     return ESTIMATORS[method.NAME](method)

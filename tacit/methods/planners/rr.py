@@ -26,7 +26,7 @@ class BitPlanner(LocalPlanner[RrT]):
 
 @dataclass(frozen=True)
 class RrPlanner(BitPlanner[Rr]):
-    """Counts of devices."""
+    """Plans counts of the devices that hold a 1."""
 
     def tuned(self, _shape: Shape, epsilon: Decimal, _n: int, _delta: float) -> Rr:
         """The method with this epsilon0; the batch size and delta are not used."""
@@ -35,7 +35,7 @@ class RrPlanner(BitPlanner[Rr]):
 
 @dataclass(frozen=True)
 class OneBitPlanner(BitPlanner[OneBit]):
-    """Sums and means."""
+    """Plans sums and means, whose values devices round to one bit."""
 
     def tuned(self, shape: Shape, epsilon: Decimal, _n: int, _delta: float) -> OneBit:
         """The method with this epsilon0; the batch size and delta are not used."""

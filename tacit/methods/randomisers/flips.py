@@ -14,7 +14,7 @@ from tacit.ports import Entropy
 
 @dataclass(frozen=True)
 class FlipsRandomiser(Randomiser[Flips]):
-    """Noisy numbers."""
+    """Adds a device's coin flips to the number in each cell."""
 
     DRAWS = Draws(
         "per cell: scale * value + the number of ones among `flips` random bits (the lowest bits of ceil(flips / 8) "
