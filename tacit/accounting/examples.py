@@ -27,7 +27,7 @@ class Example:
     relation: Relation | None = None
 
     def row(self) -> dict[str, object]:
-        """Compute the example and return it as a row."""
+        """The example as a row: its parameters, the relation that applies, and ``value``, computed by ``explain``."""
         return {
             "id": self.id,
             "mechanism": self.mechanism,

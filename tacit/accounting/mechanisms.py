@@ -55,12 +55,12 @@ class MechanismEntry:
         return next(iter(self.relations))
 
     def parameters(self) -> dict[str, bool]:
-        """Parameter names, and whether each is required."""
+        """The parameters of ``compute`` but for the relation; True for one that has no default."""
         found = self._signature.parameters
         return {name: one.default is one.empty for name, one in found.items() if name != "relation"}
 
     def integral(self, parameter: str) -> bool:
-        """Whether a parameter must be a whole number."""
+        """Whether ``compute`` takes whole numbers only as this parameter. Raises ``KeyError`` for an unknown one."""
         return bool(self._signature.parameters[parameter].annotation == "int")
 
     def answers(self, given: Mapping[str, Any], relation: Relation) -> Quantities:

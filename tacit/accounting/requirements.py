@@ -69,7 +69,7 @@ class Requirements:
 
     @property
     def counts(self) -> bool:
-        """Whether the answer is counts of devices."""
+        """Whether every encoded value is 0 or 1, so that the answer counts devices."""
         return self.kind.counts_devices
 
     @property
@@ -84,7 +84,7 @@ class Requirements:
 
     @property
     def maximum(self) -> int:
-        """The largest encoded value."""
+        """The largest encoded value of a cell: (high - low) / unit, rounded down."""
         return self.shape.maximum
 
     @property

@@ -51,7 +51,8 @@ def subsampled_sigma(epsilon: float, q: float, delta: float, relation: Relation,
 
 
 def noise(make: Callable[[float, Any], Event]) -> Callable[..., Quantities]:
-    """Releases of Laplace noise."""
+    """Make a ``compute``: epsilon at ``delta``, by the PLD accountant, of ``rounds`` releases of ``make(scale,
+    sensitivity)``."""
 
     def compute(
         scale: float, delta: float, relation: Relation, sensitivity: float = 1.0, rounds: int = 1
@@ -62,7 +63,7 @@ def noise(make: Callable[[float, Any], Event]) -> Callable[..., Quantities]:
 
 
 def integer_noise(make: Callable[[float, int], Event]) -> Callable[..., Quantities]:
-    """Releases of noise on integers."""
+    """The same as ``noise``, for a sensitivity that is a whole number."""
 
     def compute(scale: float, delta: float, relation: Relation, sensitivity: int = 1, rounds: int = 1) -> Quantities:
         return {"epsilon": epsilon_pld(Repeated(make(scale, sensitivity), rounds), delta, relation)}

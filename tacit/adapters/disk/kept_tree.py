@@ -51,7 +51,7 @@ class FileTree:
         return root_hash(self.read, self.size if size is None else size)
 
     def append(self, entry: bytes) -> int:
-        """Add an entry; returns its index."""
+        """Add an entry, which is durable only after ``sync``; returns its index, counted from 0."""
         index = self.size
         for node in nodes_of_append(self.read, index, entry):
             self._levels[node.level].append(node.hash)

@@ -49,5 +49,5 @@ class Latest:
 
     @property
     def closed(self) -> bool:
-        """Whether the subscription has been closed."""
+        """True from ``close`` on: nothing that is offered is kept any more."""
         return self._closed

@@ -76,9 +76,8 @@ class ClientConnection(asyncio.Protocol):
         """Send a request (its head ends with the empty line) and wait for the response until ``deadline`` (loop time).
 
         ``without_body``: the response has none whatever its head says (HEAD). ``most_body``: a bound on the body for
-        this exchange. Raises ``TransportError``, with
-        ``TimeoutError`` as its cause at the deadline, and ``UnansweredError``. After an error or a cancellation the
-        connection is closed.
+        this exchange. Raises ``TransportError``, with ``TimeoutError`` as its cause at the deadline, and
+        ``UnansweredError``. After an error or a cancellation the connection is closed.
         """
         transport = self._transport
         if transport is None or not self.usable:
@@ -132,7 +131,8 @@ class ClientConnection(asyncio.Protocol):
             self._fail(_head_too_large())
 
     def connection_lost(self, error: Exception | None) -> None:
-        """asyncio: the connection has ended."""
+        """asyncio: the connection has ended, and with it, outside TLS, a response without a length; any other one
+        fails."""
         self._reusable = False
         if self._waiter is not None:
             if self._ends_with_connection and error is None and not self._encrypted:
