@@ -79,6 +79,6 @@ def report_keys(hpke_keys: Sequence[HpkeKey]) -> tuple[HeldKey, ...]:
 
 
 def held_keys(signing: SigningKey, hpke_keys: Sequence[HpkeKey], state_keys: Sequence[StateKey]) -> tuple[HeldKey, ...]:
-    """All keys of an aggregator, or of the analyzer."""
+    """All keys of an aggregator, or of the analyzer: for opt-ins, those of ``report_keys``, and for devices' states."""
     states = (HeldKey("state", state_key_text(one)) for one in state_keys)
     return (HeldKey("opt-ins", b64url(signing.public)), *report_keys(hpke_keys), *states)

@@ -65,7 +65,8 @@ def decode(read: Callable[[bytes], Message], body: bytes) -> Message:
 
 
 def message(name: str, body: bytes, *, status: int = 200, location: str | None = None) -> web.Response:
-    """A response that carries the DAP message ``name``."""
+    """A response with the media type of the DAP message ``name``, and ``location`` as its ``Location`` header if
+    given."""
     headers = {"Content-Type": media_types.dap(name)}
     if location is not None:
         headers["Location"] = location
@@ -73,7 +74,7 @@ def message(name: str, body: bytes, *, status: int = 200, location: str | None =
 
 
 def resource_in_url(request: web.Request, problem: DapProblem = DapProblem.INVALID_MESSAGE) -> bytes:
-    """The resource id in the URL (16 bytes)."""
+    """The resource id in the URL (16 bytes). Raises ``DapAbort`` with ``problem`` for a malformed one."""
     try:
         return unb64url(request.match_info["resource_id"], length=JOB_ID_SIZE, what="resource id")
     except DecodeError as error:

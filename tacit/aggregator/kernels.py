@@ -11,7 +11,7 @@ from tacit.vdaf.native import level as prio3_level
 
 
 def show_aggregator_kernels(app: web.Application) -> None:
-    """Show those of a leader or helper."""
+    """Show those of a leader or helper: for Prio3 reports, and for batches of tokens and HPKE messages."""
     show_kernels(app, {PRIO3: prio3_level, BATCHES: batch_level})
 
 

@@ -50,7 +50,7 @@ class PeerSecrets:
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """All tokens that the Helper accepts."""
+        """All tokens that the Helper accepts: the one that the Leader sends, then the ``further`` ones."""
         return (self.token, *self.further)
 
 

@@ -30,7 +30,7 @@ SHOWN = (
 
 
 def add_aggregator_metrics(app: web.Application, store: SqlStore[CommonTx]) -> None:
-    """Add the counts of ``store`` to the metrics of ``app``."""
+    """Declare ``SHOWN`` on the metrics of ``app``, read from ``store``, which other processes may read too."""
 
     async def counted() -> Reading:
         async with store.read() as tx:

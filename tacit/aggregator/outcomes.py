@@ -45,7 +45,7 @@ class OutcomesTx:
         self.common = tables
 
     async def known(self, task_id: bytes, report_ids: Sequence[bytes]) -> dict[bytes, Known]:
-        """The existing outcomes of ``report_ids``."""
+        """Those of ``report_ids`` that have an outcome in the task, each with it."""
         table = self.common.outcomes
         columns = (table.c.report_id, table.c.code, table.c.digest)
         outcomes = Rows(columns, table.c.report_id, {table.c.task_id: task_id})

@@ -48,7 +48,7 @@ PAUSES = Backoff(5.0, LONGEST_PAUSE)
 
 
 async def send_leaf(transport: Transport, log_url: str, leaf: bytes) -> HttpResponse:
-    """Send an encoded leaf to the log; returns its answer."""
+    """Post an encoded leaf to the log and return the answer, whatever its status. Raises ``TransportError``."""
     headers = {"Content-Type": media_types.JSON}
     return await transport.request("POST", f"{log_url}/v1/leaves", headers=headers, body=leaf)
 

@@ -46,7 +46,7 @@ class Signatory(Protocol):
 
     @property
     def signing_key(self) -> SigningKey:
-        """The key that signs its leaves."""
+        """The Ed25519 key that signs its leaves."""
         ...
 
 
@@ -55,7 +55,7 @@ class Participant(Protocol[P_co]):
 
     @property
     def identity(self) -> Signatory:
-        """The identity of the party."""
+        """In which role the party opts in, for which operator, and with which key."""
         ...
 
     def check_keys(self, own: Server) -> None:
@@ -67,7 +67,7 @@ class Participant(Protocol[P_co]):
         ...
 
     def opt_in(self, item: LiveRecipe, task_id: bytes) -> OptIn:
-        """The content of the opt-in."""
+        """The body of the party's opt-in to ``item``, to be signed; ``task_id`` as from ``task_id``."""
         ...
 
     def party(self, recipe: Recipe, row: TaskRow, retention: float) -> P_co:

@@ -47,9 +47,7 @@ class Served(Protocol):
     """One party's view of one task."""
 
     @property
-    def task(self) -> ServedTask:
-        """The task that this party serves."""
-        ...
+    def task(self) -> ServedTask: ...
 
     @property
     def closes(self) -> float:
@@ -77,11 +75,11 @@ class PartyTable(Generic[P]):
         self._parties.pop(task_id, None)
 
     def find(self, task_id: bytes) -> P | None:
-        """The party of a task, if it is active here."""
+        """The party of a task; None if this process does not serve it (yet: see ``look_up``)."""
         return self._parties.get(task_id)
 
     def active(self) -> list[P]:
-        """Every active task's party."""
+        """The parties of all tasks that this process serves, in a list of its own."""
         return list(self._parties.values())
 
     async def look_up(self, task_id: bytes) -> P | None:

@@ -38,14 +38,15 @@ class OutcomeRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A report that has an outcome."""
+    """The outcome of a report that has one: its ``code``, and the SHA-256 of the report as it was uploaded, if that is
+    kept."""
 
     code: int
     digest: bytes | None = field(default=None, repr=False)
 
 
 class TaskState(enum.StrEnum):
-    """What an aggregator does with a recipe."""
+    """What an aggregator does with a recipe. ``TASK_STATES`` has the moves from one state to another."""
 
     WAITING = "waiting"
     OPTED_IN = "opted-in"

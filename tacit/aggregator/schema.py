@@ -19,7 +19,7 @@ MARKS = table(TABLE, column("shard", Integer), column("number", Int64))
 
 
 class CommonTables(LogTables):
-    """The shared tables, made on ``metadata``."""
+    """The tables that leader and helper both have, those of the log included, made on ``metadata``."""
 
     def __init__(self, metadata: MetaData) -> None:
         super().__init__(metadata)

@@ -191,13 +191,13 @@ class CommonTx(OutcomesTx, SqlLeavesTx):
         return [(row.task_id, row.report_count, row.agg_share) for row in rows]
 
     async def release_count(self, task_id: bytes) -> int:
-        """Number of released batches of the task."""
+        """Number of released batches of the task; a task that was closed without a release has none."""
         table = self.common.releases
         query = select(func.count()).where(table.c.task_id == task_id, table.c.selector != UNRELEASED)
         return int((await self.connection.execute(query)).scalar_one())
 
     async def tasks_by_state(self) -> dict[str, int]:
-        """Number of recipes in each state."""
+        """Number of recipes by state; a state without any is left out."""
         table = self.common.tasks
         rows = await self.connection.execute(select(table.c.state, func.count()).group_by(table.c.state))
         return {row[0]: row[1] for row in rows}

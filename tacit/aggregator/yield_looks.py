@@ -90,9 +90,7 @@ class YieldParty(Served, Protocol):
     """A server's view of such a task."""
 
     @property
-    def task(self) -> YieldTask:
-        """The task that this party serves."""
-        ...
+    def task(self) -> YieldTask: ...
 
 
 class LookTx(OpenTx, CountingTx, Protocol):
@@ -165,7 +163,7 @@ def look_at(start: int, end: int, number: int) -> int:
 
 
 def looks_due(start: int, end: int, now: float) -> int:
-    """How many looks are due by ``now``: 0 to ``LOOKS``."""
+    """How many looks, 0 to ``LOOKS``, are due by ``now`` at the count of an interval (all three in POSIX seconds)."""
     return sum(look_at(start, end, number) <= now for number in range(1, LOOKS + 1))
 
 

@@ -45,7 +45,7 @@ class ReportHandlers:
         self._max_body = max_body
 
     def routes(self, prefix: str) -> list[web.RouteDef]:
-        """Every resource below ``prefix``."""
+        """The routes of upload, status and recipes, each path after ``prefix``."""
         return [
             web.post(prefix + "/recipes/{recipe_hash}/reports", self.upload),
             web.get(prefix + "/v1/tasks/{recipe_hash}/status", self.status),

@@ -23,7 +23,8 @@ class Aggregate:
 
 
 def pack(numbers: tuple[int, ...]) -> bytes:
-    """The stored form of ``numbers``."""
+    """``NUMBER_SIZE`` bytes for each number, big-endian. ``OverflowError`` for one that is negative or too large for
+    them."""
     return b"".join(number.to_bytes(NUMBER_SIZE, "big") for number in numbers)
 
 
