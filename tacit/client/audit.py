@@ -48,7 +48,8 @@ class AsyncAudit:
 
 
 def follows(act: Act, rows: int, newest: bytes) -> bool:
-    """Whether ``act`` is the row after the ``rows`` that lead to ``newest``."""
+    """Whether ``act`` is the row after the ``rows`` that lead to ``newest`` (32 bytes): in its number, in the hash
+    before it and in its own hash. False for a hash that cannot be decoded."""
     entry: dict[str, str | int] = {
         "who": act.person,
         "what": act.what,

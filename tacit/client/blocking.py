@@ -32,7 +32,7 @@ class Loop:
 
     @property
     def open(self) -> bool:
-        """Whether the loop still runs."""
+        """True until ``close``."""
         return self._end.alive
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -78,7 +78,7 @@ class Caller:
 
     @property
     def authority(self) -> dict[str, str]:
-        """The header that identifies the caller."""
+        """The header that identifies the caller: its key as a bearer token (RFC 6750)."""
         return {"Authorization": f"Bearer {self.key}"}
 
     def _headers(self, method: str, tag: str | None, *, has_body: bool) -> dict[str, str]:

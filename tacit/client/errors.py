@@ -97,7 +97,8 @@ _BY_STATUS: Final[Mapping[int, type[ApiError]]] = {
 
 
 def error_of(answer: HttpResponse) -> ApiError:
-    """The error for an answer whose status is not a success."""
+    """The error for an answer whose status is not a success: ``RedirectError`` below 400, else by the type of its
+    problem document (RFC 9457), or by its status."""
     if answer.status < 400:
         words = "the address answers with a redirect, which is not followed; give the URL that it leads to"
         return RedirectError("about:blank", status=answer.status, title=words)

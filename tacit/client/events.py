@@ -53,7 +53,8 @@ class EventParser:
     _after_return: bool = False
 
     def feed(self, chunk: bytes) -> list[tuple[str, str]]:
-        """The events that ``chunk`` completes."""
+        """Each event that ``chunk`` completes, in order; what is left over waits for the next chunk. Raises as the
+        class says."""
         found = []
         for line in self._lines(chunk):
             if line:

@@ -21,7 +21,7 @@ class AsyncLog:
         self._caller = caller
 
     async def checkpoint(self) -> Checkpoint:
-        """Fetch the newest checkpoint of the log."""
+        """The newest checkpoint that the service has verified."""
         return read(Checkpoint, await self._caller.get("/v1/log"))
 
     def entries(self) -> AsyncIterator[Entry]:

@@ -38,7 +38,7 @@ class AsyncQuestions:
         return items(self._caller, ROOT, "questions", Question, state=state)
 
     async def get(self, question: Named) -> Question:
-        """The question as it is now."""
+        """The question as it is now, with the tag of its present revision. Raises ``NotFoundError``."""
         return _question(await self._caller.send("GET", path_of(question)))
 
     async def edit(self, question: Question, survey: Asked) -> Question:

@@ -43,11 +43,11 @@ class AsyncRecipes:
         return read(Collection, (await self._caller.send("POST", COLLECTIONS, {"recipe": hash_of(recipe)})).document)
 
     async def collections(self) -> list[Collection]:
-        """Fetch all collections of the collector."""
+        """All collections of the collector; every page is fetched before it returns."""
         return [one async for one in items(self._caller, COLLECTIONS, "collections", Collection)]
 
     async def collection(self, collection: Collection | str) -> Collection:
-        """One collection as it is now."""
+        """A collection, or the one with this id, as it is now. Raises ``NotFoundError``."""
         name = collection.id if isinstance(collection, Collection) else collection
         return read(Collection, await self._caller.get(f"{COLLECTIONS}/{part(name)}"))
 

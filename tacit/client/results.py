@@ -23,7 +23,7 @@ class Results(tuple[dict[str, Any], ...]):
         return cls(found)
 
     def rows(self) -> list[dict[str, Any]]:
-        """The table as a list of rows."""
+        """The table as a list of rows, each with all of ``tacit.operations.tables.COLUMNS``."""
         return result_rows(self)
 
     def pandas(self) -> Any:
