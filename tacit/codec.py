@@ -34,7 +34,7 @@ class Writer:
         return self
 
     def opaque(self, data: bytes, prefix: int) -> Self:
-        """Bytes after a length prefix of ``prefix`` bytes."""
+        """Bytes after their length in ``prefix`` bytes. ``ValueError`` for more bytes than such a length can state."""
         return self.uint(len(data), prefix).raw(data)
 
     def bytes(self) -> bytes:

@@ -62,7 +62,7 @@ def missing_module(what: str, error: ModuleNotFoundError) -> UsageError | None:
 
 
 def install_command(extra: str) -> str:
-    """The shell command that adds the extras to this installation."""
+    """The shell command that adds ``extra`` (names with commas) to this installation, editable if this one is."""
     source, editable = _source()
     return _install(*(["--editable"] if editable else []), f"{source}[{extra}]")
 

@@ -49,7 +49,7 @@ class Suite:
 
     @property
     def supported(self) -> bool:
-        """Whether this module implements the suite."""
+        """Whether it is X25519, HKDF-SHA256 and an AEAD of ``KEY_SIZES``: what this module implements."""
         return self.kem_id == KEM_X25519 and self.kdf_id == KDF_HKDF_SHA256 and self.aead_id in KEY_SIZES
 
     @property

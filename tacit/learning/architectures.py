@@ -42,7 +42,7 @@ class Architecture(abc.ABC):
 
     @abc.abstractmethod
     def gradient(self, parameters: Reals, features: Reals, labels: Labels, weights: Reals | None = None) -> Reals:
-        """The gradient of ``loss``, of the shape of the parameters."""
+        """The gradient of ``loss``, of the shape of the parameters: one for each device."""
 
     @abc.abstractmethod
     def layers(self, parameters: Reals) -> dict[str, Reals]:

@@ -64,18 +64,19 @@ class OwnModel:
 
     @property
     def spec(self) -> External:
-        """What a plan says of it."""
+        """What a plan says of it: how many entries it has, and the name of its file (``model_file.name_of``)."""
         entries, name = model_file.entries_of(self.file), model_file.name_of(self.file)
         return External(kind="external", entries=entries, initial=name)
 
     def arrays(self, parameters: Reals) -> dict[str, Reals]:
-        """``parameters``, as many as the model has, in its arrays."""
+        """``parameters`` cut into arrays of ``shapes``, by name. Raises ``ValueError`` for another number than the
+        model has."""
         parts = split_into_shapes(parameters, list(self.shapes.values()))
         return dict(zip(self.shapes, parts, strict=True))
 
 
 def flat(arrays: Iterable[NDArray[np.floating]]) -> NDArray[np.float64]:
-    """The numbers of all arrays in one row."""
+    """The numbers of all arrays in one row, each array in C order. Raises ``ValueError`` if there is no array."""
     return np.concatenate([np.asarray(one, dtype=np.float64).ravel() for one in arrays])
 
 

@@ -77,5 +77,5 @@ def name_of(data: bytes) -> str:
 
 
 def is_named(data: bytes, name: str) -> bool:
-    """Whether ``name`` is that of the file."""
+    """Whether ``name`` is ``name_of(data)``, so that ``data`` is the file that is meant."""
     return hmac.compare_digest(name_of(data).encode(), name.encode())

@@ -68,7 +68,7 @@ class Cost:
 
     @property
     def step(self) -> tuple[float, float]:
-        """(epsilon, delta) as floats."""
+        """(epsilon, delta) as the nearest floats, which may be a little lower."""
         return float(self.epsilon), float(self.delta)
 
 
@@ -97,7 +97,7 @@ class Charge:
 
     @property
     def counts(self) -> bool:
-        """Whether this entry counts against its account."""
+        """Whether the account holds its cost: it is pending, active or not refunded (``COUNTED``)."""
         return self.state in COUNTED
 
     def touches(self, begin: int, end: int) -> bool:

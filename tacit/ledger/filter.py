@@ -85,7 +85,7 @@ class Weight(NamedTuple):
         return self.plus(other.times(-1))
 
     def times(self, count: int) -> Weight:
-        """The costs of this, ``count`` times over."""
+        """``count`` times these costs; negative to take them away."""
         return Weight(self.epsilon * count, self.delta * count, self.moment * count)
 
 
@@ -100,7 +100,7 @@ class Filter:
     moment: int
 
     def weigh(self, costs: Iterable[Cost]) -> Weight:
-        """The sum of ``costs``."""
+        """The weights of ``costs`` added up, with moments at this account's ``order``."""
         total = Weight()
         for cost in costs:
             total = total.plus(_weight(cost, self.order))

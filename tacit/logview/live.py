@@ -74,7 +74,7 @@ class LiveRecipe:
 
 @dataclass(frozen=True, slots=True)
 class LiveSeries:
-    """A series in the log, with its place there."""
+    """A series in the log, its leaf, and that leaf's ``index``."""
 
     index: int
     leaf: SignedLeaf
@@ -116,7 +116,7 @@ class LiveLog:
         return next((item for item in self.recipes if item.recipe.hash == recipe_hash), None)
 
     def series_of(self, recipe: Recipe) -> Series | None:
-        """The series that ``recipe`` names, if it is in the log."""
+        """The series that ``recipe`` names; None if it names none, or one that is not in the log."""
         if recipe.series is None:
             return None
         wanted = recipe.series.hash
@@ -124,11 +124,11 @@ class LiveLog:
 
     @property
     def open_series(self) -> tuple[Series, ...]:
-        """The series that no leaf has ended."""
+        """The series that no leaf has ended, in the order of the log."""
         return tuple(item.series for item in self.series if item.ended is None)
 
     def ended(self, series_hash: bytes) -> Ended | None:
-        """How the series was ended; None if it is not in the log, or goes on."""
+        """How the series was ended; None if it goes on or is not in the log."""
         return next((item.ended for item in self.series if item.series.hash == series_hash), None)
 
     def round_of(self, recipe: Recipe) -> Series | None:
@@ -191,7 +191,7 @@ class LiveLog:
         return None if series is None or place is None else self._rounds.get((series.hash, place.index - before))
 
     def round_before(self, recipe: Recipe) -> Recipe | None:
-        """The recipe that holds the round before the one that ``recipe`` names, if there is one in the log."""
+        """The recipe that holds the round before the one that ``recipe`` names; None where the log has none."""
         owner = self.round_owner(recipe, before=1)
         found = None if owner is None else self.recipe(owner)
         return None if found is None else found.recipe
@@ -213,7 +213,7 @@ class LiveJoin:
         self.slots: dict[tuple[str, int, int], bytes] = {}
 
     def live(self) -> LiveLog:
-        """The log joined from all entries so far."""
+        """The log joined from all entries so far; entries that are added later do not change it."""
         rounds = self.rounds()
         return LiveLog(
             recipes=tuple(self.live_recipes()),
@@ -281,7 +281,7 @@ class LiveJoin:
         return found
 
     def live_series(self, rounds: Mapping[tuple[bytes, int], bytes]) -> Iterable[LiveSeries]:
-        """All series, each with its end; ``rounds`` as ``rounds`` returns."""
+        """All series in the order of the log, each with its end if it was ended. ``rounds``: as from ``rounds``."""
         asked: dict[bytes, list[Recipe]] = {}
         by_hash = {live.recipe.hash: live.recipe for live in self.recipes.values()}
         for (series_hash, _), owner in rounds.items():
@@ -304,7 +304,7 @@ class LiveJoin:
             )
 
     def censuses(self) -> Iterable[Census]:
-        """The censuses for which every share is in the log."""
+        """The censuses of which every required role has published a share for the recipe's own task."""
         for text, live in self.recipes.items():
             found = {role: self.shares.get(text, {}).get(role) for role in live.roles}
             shares = {role: one for role, one in found.items() if one is not None}

@@ -18,7 +18,7 @@ Get = Callable[[str], Awaitable[bytes | None]]
 
 
 def log_at(transport: Transport, url: str) -> Get:
-    """Fetches from the log at ``url``, directly."""
+    """A ``Get`` that asks the log at ``url`` itself: None for status 404, ``TransportError`` for any other but 200."""
 
     async def get(path: str) -> bytes | None:
         answer = await transport.request("GET", f"{url}{path}")

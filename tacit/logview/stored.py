@@ -102,5 +102,5 @@ class StoredLog(Generic[Tx]):
 
 
 async def stored_live(tx: LeavesTx) -> LiveLog:
-    """Join the leaves that are stored."""
+    """The log joined from the stored leaves, whose signatures were verified before they were stored."""
     return LiveLog.from_leaves((index, SignedLeaf.decode(leaf)) for index, leaf in await tx.leaves())

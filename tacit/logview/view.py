@@ -43,7 +43,7 @@ class LogState:
     evidence: bytes = b""
 
     def encode(self) -> bytes:
-        """Bytes for a file or a column."""
+        """Canonical JSON, for a file or a column; see ``decode``."""
         return canonical_bytes(
             {
                 "size": self.size,
@@ -193,7 +193,7 @@ class LogView:
 
 
 def signature_fault(index: int, leaf: SignedLeaf, public: bytes) -> LeftOut | None:
-    """Why the leaf at ``index`` is not signed with the key ``public``; None if it is."""
+    """Why the leaf at ``index`` is not signed with the key ``public`` (32 bytes, Ed25519); None if it is."""
     try:
         leaf.verify(public)
     except CryptoError as error:
@@ -202,7 +202,8 @@ def signature_fault(index: int, leaf: SignedLeaf, public: bytes) -> LeftOut | No
 
 
 def check_signatures(indices: Sequence[int], leaves: Sequence[SignedLeaf], keys: LeafKeys) -> Signatures:
-    """Verify the leaves at ``indices``, each with the key that ``keys`` gives."""
+    """Verify the leaves at ``indices``, each with the key that ``keys`` gives. Nothing is raised: a leaf that fails is
+    among the result's ``forged``, one without a key among its ``unknown``."""
     found = Signatures()
     for index, leaf, public in zip(indices, leaves, keys.keys_of(leaves), strict=True):
         if public is None:
