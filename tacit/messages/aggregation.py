@@ -20,7 +20,7 @@ from tacit.version import DAP_18, DapVersion
 
 
 class AggregationJobExtensionType(enum.IntEnum):
-    """Registered extensions of an aggregation job."""
+    """The types of aggregation-job extensions that DAP-18 registers."""
 
     LEADER_SELECTED_BATCH_ID = 1
 
@@ -136,7 +136,7 @@ class VerifyResp(Struct):
 
     @classmethod
     def rejected(cls, report_id: bytes, report_error: ReportError) -> Self:
-        """The answer for a report that the Helper rejects."""
+        """The answer for a report that the Helper rejects, for this reason."""
         return cls(report_id, VerifyRespType.REJECT, report_error=report_error)
 
     def write(self, writer: Writer) -> None:

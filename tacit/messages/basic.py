@@ -42,8 +42,8 @@ class BatchMode(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Interval(Struct):
-    """Half-open span ``[start, start + duration)`` in units of the time precision; never reaches past 2^64 -
-    1."""
+    """Half-open span ``[start, start + duration)`` in units of the time precision. One that is written or read never
+    reaches past 2^64 - 1."""
 
     start: int
     duration: int
@@ -54,7 +54,7 @@ class Interval(Struct):
         return self.start + self.duration
 
     def contains(self, time: int) -> bool:
-        """Whether ``time`` lies in the interval."""
+        """Whether ``time`` lies in the interval, to which ``end`` does not belong."""
         return self.start <= time < self.end
 
     def covers(self, other: Interval) -> bool:
@@ -62,7 +62,7 @@ class Interval(Struct):
         return self.start <= other.start and other.end <= self.end
 
     def overlaps(self, other: Interval) -> bool:
-        """Whether the intervals share any time."""
+        """Whether each begins before the other ends: if neither is empty, whether they share any time."""
         return self.start < other.end and other.start < self.end
 
     def write(self, writer: Writer) -> None:

@@ -18,19 +18,20 @@ from tacit.version import DapVersion
 
 
 class TaskExtensionType(enum.IntEnum):
-    """Registered task extensions."""
+    """The types of task extensions that DAP-18 registers."""
 
     TASK_INTERVAL = 1
 
 
 class TaskExtension(Extension):
-    """An extension of the task configuration."""
+    """An extension of the task configuration, where types must be strictly increasing."""
 
     __slots__ = ()
 
     @classmethod
     def task_interval(cls, interval: Interval) -> Self:
-        """The extension that states when reports may be made."""
+        """The extension that states when reports may be made, in units of the task's precision. ``ValueError`` as from
+        ``Interval.write``."""
         return cls(TaskExtensionType.TASK_INTERVAL, interval.encode())
 
 
@@ -94,7 +95,8 @@ class OpenTaskConfiguration(TaskConfiguration):
 
 
 def configuration_type(version: DapVersion) -> type[TaskConfiguration]:
-    """The struct for task configurations in ``version``."""
+    """The struct for task configurations in ``version``: the one whose ``task_info`` may be empty, or the one where
+    not."""
     return TaskConfiguration if version.least_task_info else OpenTaskConfiguration
 
 

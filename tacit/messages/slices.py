@@ -115,7 +115,7 @@ def _read_upload(body: bytes, start: int) -> tuple[UploadSlices, int]:
 
 
 def slice_reports(bodies: Sequence[bytes]) -> list[ReportSlices]:
-    """``slice_report`` of each."""
+    """``slice_report`` of each, in order. Raises as it does, for the first that is malformed."""
     REPORTS.items += len(bodies)
     return [slice_report(body) for body in bodies]
 
@@ -220,7 +220,7 @@ def join_continue(report_id: bytes, message: bytes) -> bytes:
 
 
 def join_continues(report_ids: Sequence[bytes], messages: Sequence[bytes]) -> bytes:
-    """``join_continue`` of each report and its message, one after another."""
+    """``join_continue`` of each report and its message, one after another. ``ValueError`` if their numbers differ."""
     heads = {size: _CONTINUE + _PREFIX.pack(size) for size in set(map(len, messages))}
     pairs = zip(report_ids, messages, strict=True)
     return b"".join([part for report_id, message in pairs for part in (report_id, heads[len(message)], message)])

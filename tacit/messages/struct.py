@@ -18,7 +18,7 @@ E = TypeVar("E", bound=enum.IntEnum)
 
 
 class Struct(abc.ABC):
-    """One struct of the draft with one encoding."""
+    """A struct of DAP in the encoding of ``tacit.codec``; each value has exactly one."""
 
     __slots__ = ()
 

@@ -52,7 +52,7 @@ def decode_versioned(kind: type[VersionedMessage], data: bytes, version: DapVers
 
 
 def encode_upload_errors(errors: UploadErrors, version: DapVersion) -> bytes:
-    """The encoded ``UploadErrors``, with the codes of ``version``."""
+    """The encoded ``UploadErrors``, with the codes of ``version``, or those that come closest (``code_of``)."""
     return b"".join(one.report_id + bytes((version.code_of(one.error),)) for one in errors.status)
 
 
