@@ -122,7 +122,8 @@ class Flips(Method):
 
     @property
     def bounds(self) -> VectorBounds:
-        """What is proved of a vector whose length is proved."""
+        """What is proved of a vector whose length is proved: of the sum of values and noise, or in older recipes of its
+        values."""
         if self.norm_proof is NormProof.VALUES:
             return VectorBounds(self.cells, self.maximum, self.neutral, self.radius**2, self.scale, self.flips)
         longest = longest_square(self.cells, self.scale * self.radius, self.flips)

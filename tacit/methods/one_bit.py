@@ -67,5 +67,5 @@ class OneBit(Rr):
 
     @property
     def neutral(self) -> int:
-        """The encoded value of a dummy."""
+        """The encoded value with which a dummy answers; see ``neutral_of``."""
         return neutral_of(self.low, self.unit, self.maximum)

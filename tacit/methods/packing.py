@@ -64,7 +64,7 @@ class BitsPacking(Packing):
         return -(-self.cells // 8)
 
     def pack(self, measurement: list[int]) -> bytes:
-        """The bits, and zeros up to a whole byte."""
+        """The bits, and zeros up to a whole byte. ``ValueError`` for another number of bits, or too many ones."""
         if len(measurement) != self.cells or not set(measurement) <= {0, 1} or sum(measurement) > self.max_weight:
             raise ValueError(f"an answer must have {self.cells} bits, at most {self.max_weight} of them one")
         bits = int("".join(map(str, measurement)), 2) << (8 * self.size - self.cells)
@@ -97,7 +97,7 @@ class HashPacking(Packing):
         return public.to_bytes(PUBLIC_SIZE, "big") + bytes([value])
 
     def unpack(self, payload: bytes) -> tuple[int, ...]:
-        """One report; the value must be in range."""
+        """One report. Raises ``ReportRejected`` for a value that is not below ``values``."""
         if payload[PUBLIC_SIZE] >= self.values:
             raise _RANGE
         return (1,)

@@ -126,7 +126,7 @@ class Ranked:
             _check_numbers(*self.outside)
 
     def members(self) -> dict[str, Any]:
-        """The member ``ranked`` of a release."""
+        """The member ``ranked`` of a release; without ``outside`` where those devices are not counted."""
         items = [{"item": one.text, "estimate": one.estimate, "stderr": one.stderr} for one in self.items]
         outside = {} if self.outside is None else {"outside": dict(zip(_NUMBERS, self.outside, strict=True))}
         return {
@@ -161,7 +161,7 @@ def answers(document: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def by_label(document: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """The answers of a release by their labels."""
+    """The ``rows`` of a release by their labels; of equal labels, the last row."""
     return {row["label"]: row for row in rows(document)}
 
 

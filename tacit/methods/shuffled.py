@@ -72,7 +72,7 @@ class ShuffledCounts(Method):
 
     @property
     def cells(self) -> int:
-        """The number of cells: one per category, or one."""
+        """The number of cells: one per category; a count has one."""
         return self.categories
 
     @property

@@ -128,12 +128,12 @@ class AffineHashing(LocalMethod):
 
     @property
     def values(self) -> int:
-        """How many values a report can have: g."""
+        """How many values a report can have: g, a power of two."""
         return 1 << self.hash_bits
 
     @property
     def cells(self) -> int:
-        """The number of values that a report can have."""
+        """g, which a recipe states as ``categories``."""
         return self.values
 
     @property

@@ -87,7 +87,7 @@ def _exp_coin(numerator: int, denominator: int, entropy: Entropy) -> bool:
 
 
 def hex_threshold(threshold: int, size: int = BYTES) -> str:
-    """A threshold as ``size`` bytes in hex."""
+    """A threshold as ``size`` bytes in lower-case hex, highest first, as recipes and vectors state it."""
     return f"{threshold:0{2 * size}x}"
 
 

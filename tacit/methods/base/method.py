@@ -54,12 +54,14 @@ class Method(ABC):
 
     @classmethod
     def fits(cls, shape: Shape) -> bool:
-        """Whether the method can answer a question of this shape."""
+        """Whether the method can answer a question of this shape: by its statistic, and in some methods by its
+        cells."""
         return shape.statistic.name in cls.STATISTICS
 
     @classmethod
     def categories_of(cls, shape: Shape) -> int:
-        """The value that a recipe states as ``categories``."""
+        """The value that a recipe must state as ``categories``: the number of cells, unless the method says
+        otherwise."""
         return shape.cells
 
     @classmethod

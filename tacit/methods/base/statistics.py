@@ -43,7 +43,7 @@ class Statistic:
 
     @property
     def is_vector(self) -> bool:
-        """Whether an answer is a vector of numbers."""
+        """Whether a device's answer is a vector of numbers, each of which it may change."""
         return not (self.is_scalar or self.is_one_hot or self.is_ranked)
 
     def moved(self, cells: int) -> int:

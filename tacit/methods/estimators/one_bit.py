@@ -45,7 +45,7 @@ class OneBitEstimator(Estimator[OneBit]):
         return float(self.method.low), float(self.method.low) + self._span
 
     def missing_adds(self, design: SampleDesign) -> tuple[float, ...]:
-        """The neutral value."""
+        """The neutral value in the question's own units, whatever the design."""
         return (self._neutral_value,)
 
     @property

@@ -13,5 +13,5 @@ ESTIMATORS: ByName[type[Estimator[Any]]] = ByName(PLACES)
 
 
 def estimator_of(method: Method) -> Estimator[Any]:
-    """What estimates from the reports of this method."""
+    """What estimates from the reports of this method. Raises ``KeyError`` and ``Unavailable`` (``ByName``)."""
     return ESTIMATORS[method.NAME](method)

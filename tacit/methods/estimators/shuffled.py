@@ -126,7 +126,7 @@ class FlippedEstimator(ShuffledEstimator):
         return rarely_reached(n, self.method.noise_mean, FALSE_POSITIVE_RATE / self.method.cells) - 1
 
     def false_positive_rate(self, n: int) -> float:
-        """See ``FALSE_POSITIVE_RATE``."""
+        """``FALSE_POSITIVE_RATE``, over all cells together and for every n: ``cut_at`` is chosen for it."""
         del n
         return FALSE_POSITIVE_RATE
 

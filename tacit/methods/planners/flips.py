@@ -14,7 +14,7 @@ from tacit.methods.planners.base import Planner
 
 @dataclass(frozen=True)
 class FlipsPlanner(Planner[Flips]):
-    """Searches scale and flips."""
+    """Searches the scale of the values and the flips that a device adds as its share of the noise."""
 
     def tuned(self, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Flips:
         """The method with the least noise at which the shares of n honest devices are (epsilon, delta)-private."""

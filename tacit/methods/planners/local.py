@@ -50,7 +50,7 @@ class LocalPlanner(Planner[LocalT]):
 
 
 def local_planner_of(method: type[LocalT]) -> LocalPlanner[LocalT]:
-    """The planner of a local randomizer."""
+    """The planner of a local randomizer. Raises ``TypeError`` for a method of another kind."""
     planner = planner_of(method)
     if not isinstance(planner, LocalPlanner):
         raise TypeError(f"the planner of {method.NAME} is none of local randomizers")

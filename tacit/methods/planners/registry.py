@@ -12,5 +12,5 @@ PLANNERS: ByName[type[Planner[Any]]] = ByName(PLACES)
 
 
 def planner_of(method: type[MethodT]) -> Planner[MethodT]:
-    """The planner of this method."""
+    """The planner of this method. Raises ``KeyError`` and ``Unavailable`` (``ByName``)."""
     return PLANNERS[method.NAME](method)

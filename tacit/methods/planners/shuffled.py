@@ -65,7 +65,7 @@ class UnbiasedPlanner(ShuffledPlanner[Unbiased]):
 
 
 def shuffled_planner_of(method: type[CountsT]) -> ShuffledPlanner[CountsT]:
-    """The planner of a method of shuffled counts."""
+    """The planner of a method of shuffled counts. Raises ``TypeError`` for a method of another kind."""
     planner = planner_of(method)
     if not isinstance(planner, ShuffledPlanner):
         raise TypeError(f"the planner of {method.NAME} is none of shuffled counts")

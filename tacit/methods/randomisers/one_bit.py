@@ -30,7 +30,7 @@ class OneBitRandomiser(Randomiser[OneBit]):
         return bit if bernoulli(self.method.keep_below, entropy) else 1 - bit
 
     def dummy(self, entropy: Entropy, /) -> int:
-        """The bit of the neutral value."""
+        """The bit for the neutral value, drawn as for an answer."""
         return self.randomise(self.method.neutral, entropy)
 
     def thresholds(self) -> dict[str, Any]:

@@ -13,5 +13,5 @@ RANDOMISERS: ByName[type[Randomiser[Any]]] = ByName(PLACES)
 
 
 def device_randomiser_of(method: Method) -> Randomiser[Any]:
-    """What draws by this method."""
+    """What draws by this method. Raises ``KeyError`` and ``Unavailable`` (``ByName``)."""
     return RANDOMISERS[method.NAME](method)

@@ -84,13 +84,13 @@ class UnbiasedRandomiser(ShuffledRandomiser[Unbiased]):
 
 @dataclass(frozen=True)
 class FlippedRandomiser(UnbiasedRandomiser):
-    """The messages of ``unbiased``."""
+    """The messages of ``unbiased``: the methods differ only in what is released of the totals."""
 
     DRAWS = Draws("as in unbiased", "as in unbiased")
 
 
 def shuffled_randomiser_of(method: ShuffledCounts) -> ShuffledRandomiser[Any]:
-    """What draws by a method of shuffled counts."""
+    """What draws by a method of shuffled counts. Raises ``TypeError`` for a randomiser of another kind."""
     randomiser = device_randomiser_of(method)
     if not isinstance(randomiser, ShuffledRandomiser):
         raise TypeError(f"the randomiser of {method.NAME} is none of shuffled counts")

@@ -45,7 +45,7 @@ _WORDS = Struct(f">{BLOCK}Q")
 
 
 class Components(Protocol):
-    """A report: its component in each channel that was asked for, or in any."""
+    """A report by channel: its component in each of those that were asked for, or in every one."""
 
     def __getitem__(self, channel: int, /) -> SignReport: ...
 
@@ -154,7 +154,7 @@ class SuccinctHistogram:
         return self._likelihoods[-1]
 
     def randomizer_of(self, channel: int) -> BasicRandomizer:
-        """The randomizer of a component. ``ValueError`` for a channel that there is not."""
+        """The randomizer of a component. ``ValueError`` for a channel that is not from 0 to ``oracle_channel``."""
         if not 0 <= channel <= self.oracle_channel:
             raise ValueError(f"a channel must be from 0 to {self.oracle_channel}")
         return (self.oracle if channel == self.oracle_channel else self.unique).randomizer
@@ -189,7 +189,8 @@ def block_words(public: bytes, block: int) -> tuple[int, ...]:
 
 
 def component(word: int, length: int) -> SignReport:
-    """The component of a channel of ``length`` coordinates that follows from its word."""
+    """The component, in a channel of ``length`` coordinates, that a word of 64 bits stands for: its lowest bit is the
+    sign (1: minus), the others, scaled down, are the coordinate."""
     return SignReport((word >> 1) * length >> 63, 1 - 2 * (word & 1))
 
 

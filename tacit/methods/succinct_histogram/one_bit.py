@@ -38,8 +38,7 @@ class PublicRandomizer(Protocol[Item_contra, Output]):
     """A randomizer of local epsilon ``epsilon0``, also between an item and none, that tells its probabilities."""
 
     @property
-    def epsilon0(self) -> Decimal:
-        """The local epsilon."""
+    def epsilon0(self) -> Decimal: ...
 
     @property
     def likelihood_bound(self) -> Fraction:
@@ -49,7 +48,7 @@ class PublicRandomizer(Protocol[Item_contra, Output]):
         """The output of a device without an item, with public bytes for its randomness."""
 
     def likelihood(self, output: Output, item: Item_contra | None, /) -> Fraction:
-        """The probability of ``output`` given the item, divided by that given none."""
+        """The probability of ``output`` given the item, divided by that given none: exactly, as outputs are drawn."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class FrequencyOracle:
         return self.randomizer.randomise(0 if item is None else self.sign(item, row), entropy)
 
     def report(self, item: int | None, entropy: Entropy, /) -> SignReport:
-        """The report of a device that is given no row."""
+        """The report of a device with ``item``, or without one, about a row that it draws itself."""
         row = self.randomizer.index(entropy)
         return SignReport(row, self.randomise(item, row, entropy))
 

@@ -46,7 +46,7 @@ def inverse(value: int) -> int:
 
 
 def value_at(polynomial: Sequence[int], point: int) -> int:
-    """The polynomial's value at a point."""
+    """The polynomial's value at a point; 0 if it has no coefficients."""
     found = 0
     for coefficient in reversed(polynomial):
         found = multiply(found, point) ^ coefficient
@@ -70,7 +70,7 @@ class ReedSolomon:
         return self.symbols - self.message + 1
 
     def symbol(self, message: bytes, at: int) -> int:
-        """One byte of the codeword of a message."""
+        """The byte at a place, 0 to ``symbols - 1``, of the codeword of a message."""
         return value_at(message, _POWERS[at])
 
     def decode(self, received: Mapping[int, int]) -> bytes | None:

@@ -57,7 +57,7 @@ class BasicRandomizer:
         object.__setattr__(self, "_keep", keep_threshold(self.epsilon0, 1))
 
     def index(self, entropy: Entropy, /) -> int:
-        """A coordinate, for a device that is given none."""
+        """A uniform coordinate from 0 to ``length - 1``, for a device that is given none."""
         return uniform_below(self.length, entropy)
 
     def randomise(self, sign: int, entropy: Entropy, /) -> int:
@@ -103,7 +103,7 @@ class SignSums:
         self._planes = None
 
     def product(self, vector: int) -> int:
-        """The sum of all coordinates, each with its sign in ``vector``."""
+        """The inner product of the sums with the signs in ``vector``, which holds them as in ``sign_at``."""
         if self._planes is None:
             self._planes = [*_planes(self.sums, 1), *_planes(self.sums, -1)]
         return sum(self.sums) - 2 * sum(weight * (plane & vector).bit_count() for weight, plane in self._planes)

@@ -43,7 +43,7 @@ class UniqueHitter:
         object.__setattr__(self, "randomizer", BasicRandomizer(self.epsilon0, self.code.length))
 
     def sign(self, item: int, index: int) -> int:
-        """One sign of the codeword of ``item``."""
+        """The sign, 1 or -1, at a coordinate of the codeword of ``item``."""
         return sign_at(self.code.bit(item, index), 0)
 
     def randomise(self, item: int | None, index: int, entropy: Entropy, /) -> int:
@@ -51,7 +51,7 @@ class UniqueHitter:
         return self.randomizer.randomise(0 if item is None else self.sign(item, index), entropy)
 
     def report(self, item: int | None, entropy: Entropy, /) -> SignReport:
-        """The report of a device that is given no coordinate."""
+        """The report of a device with ``item``, or without one, about a coordinate that it draws itself."""
         index = self.randomizer.index(entropy)
         return SignReport(index, self.randomise(item, index, entropy))
 
