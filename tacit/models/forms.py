@@ -11,7 +11,7 @@ FORMS: ByName[Form] = ByName(PLACES, lambda form: form())
 
 
 def find_form(model: str) -> Form | None:
-    """The form of ``model``, if this version knows it."""
+    """The form of ``model``; None if this version does not know it."""
     return FORMS.get(model)
 
 

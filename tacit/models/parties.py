@@ -100,14 +100,14 @@ class Parties(Part):
         return {name: party for name, party in named if party is not None}
 
     def servers(self) -> dict[str, Server]:
-        """The parties that opt in, by role."""
+        """The parties that take reports and opt in, by role, in the order of documents."""
         return {role: party for role, party in self.by_role().items() if isinstance(party, Server)}
 
     def server(self, role: str) -> Server | None:
         return self.servers().get(role)
 
     def having(self, member: str) -> dict[str, Any]:
-        """That member of every party that has it, by role."""
+        """This member's value for every party that has such a member, by role."""
         return {role: getattr(party, member) for role, party in self.by_role().items() if hasattr(party, member)}
 
 

@@ -60,6 +60,7 @@ class CollectorSide(ABC):
     def release(
         self, recipe: Recipe, batch_id: str, number: int, aggregate: AggregateResult, now: float
     ) -> dict[str, Any]:
-        """The document of a release; see ``result`` and ``release_document``."""
+        """The document of a release, with the answers of ``result``, whose refusals it raises; see
+        ``release_document``."""
         answers = self.result(recipe, aggregate)
         return release_document(recipe, batch_id, number, aggregate.report_count, answers, now)

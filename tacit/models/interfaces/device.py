@@ -48,7 +48,7 @@ class Channel(ABC):
     @property
     @abstractmethod
     def url(self) -> str:
-        """The URL to which submissions are sent."""
+        """The URL to which submissions are sent, in one POST request each."""
 
     @abstractmethod
     def submission(self, measurement: Any, token: bytes, preimages: Preimages, entropy: Entropy) -> Submission:

@@ -40,7 +40,7 @@ class MixedChannel(Channel):
 
     @property
     def url(self) -> str:
-        """The URL to which reports are sent."""
+        """The shuffler's URL for reports."""
         return self.task.url("reports")
 
     def submission(self, measurement: Any, token: bytes, preimages: Preimages, entropy: Entropy) -> Submission:

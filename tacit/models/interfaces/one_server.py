@@ -69,7 +69,7 @@ class AnalyzerChannel(Channel):
 
     @property
     def url(self) -> str:
-        """The URL to which reports are sent."""
+        """The server's URL for reports."""
         return self.task.url("reports")
 
     @abstractmethod

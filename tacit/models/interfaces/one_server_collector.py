@@ -27,7 +27,7 @@ class OneServerSource:
 
     @property
     def party(self) -> str:
-        """The role of the one server (see ``Source.party``)."""
+        """The role of the one server: the analyzer, or a shuffler."""
         return self.task.role
 
     @property
@@ -37,7 +37,7 @@ class OneServerSource:
 
     @property
     def yield_url(self) -> str:
-        """The URL at which the server tells its yield (see ``Source.yield_url``)."""
+        """The URL at which the server says how full the batch is."""
         return self.task.url("yield")
 
     @property

@@ -23,7 +23,7 @@ RandomisedCells = Sequence[Ciphertext] | Sequence[SharedCell]
 
 
 class WatchedDeviceSide(DeviceSide):
-    """The device side of a model whose devices watch an event."""
+    """The device side of a model whose devices watch an event over time, and keep its state encrypted."""
 
     @abstractmethod
     def stored(self, recipe: Recipe) -> Stored:

@@ -19,8 +19,6 @@ from tacit.task.one_server import OneServerTask
 
 
 class LocalCollector(AnalyzerCollector):
-    """The collector side of model ``local``."""
-
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
         """Derive the task of a recipe. Raises the refusals of ``local_task``."""
         return local_task(recipe, slot_key)

@@ -22,14 +22,12 @@ class LocalChannel(AnalyzerChannel):
     packing: Packing = field(repr=False)
 
     def payload(self, measurement: Any, entropy: Entropy) -> bytes:
-        """Encode a measurement as ``Packing.pack`` does."""
+        """The measurement as ``Packing.pack`` encodes it, with its errors. Draws nothing."""
         del entropy
         return self.packing.pack(measurement)
 
 
 class LocalDevice(AnalyzerDevice):
-    """The device side of model ``local``."""
-
     name: ClassVar[str] = Local.name
 
     def channel(self, recipe: Recipe, slot_key: bytes) -> LocalChannel:

@@ -32,7 +32,7 @@ from tacit.models.parties import Parties
 
 
 class Local(Form):
-    """The form of model ``local``."""
+    """Model ``local``, with the claim that the table of this module describes."""
 
     name: ClassVar[str] = "local"
     parties: ClassVar[type[Parties]] = OneServerParties

@@ -22,7 +22,7 @@ from tacit.task.one_server import OneServerTask
 
 @dataclass(frozen=True, slots=True)
 class PackedNumbers(Counting):
-    """Reports that are added up."""
+    """Reports that are added up; none is kept."""
 
     packing: Packing
 
@@ -44,7 +44,7 @@ class HashedReports(Reading):
         return self.packing.size
 
     def read(self, report_id: bytes, payload: bytes) -> Read:
-        """The payload is the record of a report."""
+        """What ``Packing.unpack`` reads, with its errors; the payload is kept as the record."""
         del report_id
         return Read(self.packing.unpack(payload), payload)
 
@@ -54,8 +54,6 @@ class HashedReports(Reading):
 
 
 class LocalServer(ServerSide):
-    """The server side of model ``local``."""
-
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
         """Derive the task of a recipe. Raises the refusals of ``local_task``."""
         return local_task(recipe, slot_key)

@@ -53,8 +53,6 @@ class PanPrivateChannel(DapChannel):
 
 
 class PanPrivateDevice(SecureAggregationDevice, WatchedDeviceSide):
-    """The device side of model ``pan-private``."""
-
     name: ClassVar[str] = PanPrivate.name
 
     def channel(self, recipe: Recipe, slot_key: bytes) -> Channel:

@@ -53,7 +53,7 @@ def state_aggregators(parties: Parties) -> tuple[StateAggregator, StateAggregato
 
 
 class PanPrivate(SecureAggregation):
-    """The form of model ``pan-private``."""
+    """Model ``pan-private``: secure aggregation of answers that devices make from an encrypted state."""
 
     name: ClassVar[str] = "pan-private"
     parties: ClassVar[type[Parties]] = PanPrivateParties

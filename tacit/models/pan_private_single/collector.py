@@ -9,8 +9,6 @@ from tacit.task.one_server import OneServerTask
 
 
 class PanPrivateSingleCollector(AnalyzerCollector):
-    """The collector side of model ``pan-private-single``."""
-
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
         """Derive the task of a recipe. Raises the refusals of ``one_server_task``."""
         return one_server_task(recipe, slot_key)

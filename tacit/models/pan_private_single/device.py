@@ -27,7 +27,7 @@ class StateChannel(AnalyzerChannel):
     """The analyzer's upload resource, for randomised cells of a state (``tacit.panprivate.single_server``)."""
 
     def payload(self, measurement: Sequence[Ciphertext], entropy: Entropy) -> bytes:
-        """The ciphertexts one after another."""
+        """The ciphertexts one after another. ``ValueError`` for another number of cells than the task's."""
         del entropy
         if len(measurement) != self.task.cells:
             raise ValueError(f"an answer to this recipe must have {self.task.cells} cells")
@@ -35,8 +35,6 @@ class StateChannel(AnalyzerChannel):
 
 
 class PanPrivateSingleDevice(AnalyzerDevice, WatchedDeviceSide):
-    """Model ``pan-private-single``."""
-
     name: ClassVar[str] = PanPrivateSingle.name
 
     def channel(self, recipe: Recipe, slot_key: bytes) -> StateChannel:

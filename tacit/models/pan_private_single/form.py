@@ -60,7 +60,7 @@ def state_key_of(server: Server) -> str:
 
 
 class PanPrivateSingle(Form):
-    """The form of model ``pan-private-single``."""
+    """Model ``pan-private-single``, with the claim that the table of this module describes."""
 
     name: ClassVar[str] = "pan-private-single"
     parties: ClassVar[type[Parties]] = PanPrivateSingleParties

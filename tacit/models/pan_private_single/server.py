@@ -26,7 +26,7 @@ _NO_NUMBER = ReportRejected(ReportError.INVALID_MESSAGE, "state-no-number")
 
 @dataclass(frozen=True, slots=True)
 class EncryptedBits(Counting):
-    """Pan-private counts and histograms: one encrypted bit per cell."""
+    """Pan-private counts and histograms: one encrypted bit for each cell, in the order of cells."""
 
     key: PrivateKey = field(repr=False)
 
@@ -61,14 +61,12 @@ class EncryptedNumber(Counting):
 
 
 class PanPrivateSingleServer(ServerSide):
-    """The server side of model ``pan-private-single``."""
-
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
         """Derive the task of a recipe. Raises the refusals of ``one_server_task``."""
         return one_server_task(recipe, slot_key)
 
     def state_key(self, recipe: Recipe) -> str | None:
-        """The key to which devices encrypt their state."""
+        """The analyzer's key (base64url), to which devices encrypt their state. Raises as ``state_key_of``."""
         return state_key_of(analyzer_of(recipe.parties))
 
     def reading(self, recipe: Recipe, key: StateKey | None) -> Reading:

@@ -67,7 +67,7 @@ class SecureAggregationCollector(CollectorSide):
     party: ClassVar[str] = LEADER
 
     def sealed_to(self, recipe: Recipe) -> HpkeConfig:
-        """The configuration that the recipe names for its collector."""
+        """The configuration that the recipe names for its collector. Raises refusal ``hpke-key-invalid``."""
         return hpke_config(aggregators_of(recipe.parties).collector.hpke_config)
 
     def source(self, recipe: Recipe, slot_key: bytes, key_pair: KeyPair | None) -> DapSource:

@@ -46,7 +46,7 @@ class DapChannel(Channel):
 
     @property
     def url(self) -> str:
-        """The URL to which reports are sent."""
+        """The leader's URL for reports."""
         return self.task.url(Role.LEADER, "reports")
 
     def submission(self, measurement: Any, token: bytes, preimages: Preimages, entropy: Entropy) -> Submission:
@@ -63,8 +63,6 @@ class DapChannel(Channel):
 
 
 class SecureAggregationDevice(DeviceSide):
-    """Model ``secure-aggregation``."""
-
     name: ClassVar[str] = SecureAggregation.name
     media_type: ClassVar[str] = dap("upload-req")
     version: ClassVar[DapVersion] = DAP_18

@@ -68,7 +68,7 @@ def aggregators_of(parties: Parties) -> SecureAggregationParties:
 
 
 class SecureAggregation(Form):
-    """The form of model ``secure-aggregation``."""
+    """Model ``secure-aggregation``, with the claim that the table of this module describes."""
 
     name: ClassVar[str] = "secure-aggregation"
     parties: ClassVar[type[Parties]] = SecureAggregationParties

@@ -18,8 +18,6 @@ CONFIDENCE = 0.95
 
 
 class ShuffledCollector(AnalyzerCollector):
-    """The collector side of model ``shuffled``."""
-
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
         """The task whose sum is collected: the analyzer's. Raises as ``analyzer_task``."""
         return analyzer_task(recipe, slot_key)

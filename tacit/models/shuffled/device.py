@@ -27,8 +27,6 @@ class ShuffledChannel(AnalyzerChannel):
 
 
 class ShuffledDevice(AnalyzerDevice):
-    """The device side of model ``shuffled``."""
-
     name: ClassVar[str] = Shuffled.name
     server: ClassVar[str] = SHUFFLER
 

@@ -45,7 +45,7 @@ class ShuffledParties(OneServerParties):
 
 
 class Shuffled(Form):
-    """The form of model ``shuffled``."""
+    """Model ``shuffled``, with the claim that the table of this module describes."""
 
     name: ClassVar[str] = "shuffled"
     parties: ClassVar[type[Parties]] = ShuffledParties

@@ -28,7 +28,7 @@ class Bundles(Reading):
         return self.messages * message_size(self.cells)
 
     def read(self, report_id: bytes, payload: bytes) -> Read:
-        """One bundle, and its messages."""
+        """One bundle: the payload is kept as it is, and nothing in it is looked at."""
         del report_id
         return Read((1,), payload)
 
@@ -78,7 +78,7 @@ class ShufflerServer(ServerSide):
         return shuffler_task(recipe, slot_key)
 
     def reading(self, recipe: Recipe, key: StateKey | None) -> Bundles:
-        """Bundles, which are kept until they are shuffled."""
+        """Bundles, which are kept unopened until all of them are shuffled together."""
         del key
         counts = counts_of(recipe)
         return Bundles(counts.messages, counts.cells)
