@@ -56,7 +56,7 @@ class Finding:
     index: int | None = None
 
     def document(self) -> dict[str, Any]:
-        """The finding as a JSON object."""
+        """The finding as a JSON object; ``index`` is null where the problem is about no single leaf."""
         return asdict(self)
 
 

@@ -67,7 +67,7 @@ async def readiness(transport: Transport, url: str) -> tuple[bool, dict[str, Any
 
 
 async def get_bytes(transport: Transport, url: str, *, bearer: str | None = None) -> bytes:
-    """The bytes at ``url``, requested with ``bearer`` if given. Raises as ``call`` does."""
+    """The bytes at ``url``, requested with ``bearer`` if given. Raises as ``call`` does, for any status but 200."""
     headers = None if bearer is None else {"Authorization": f"Bearer {bearer}"}
     answer = await _answer(transport, "GET", url, headers)
     if answer.status != 200:
@@ -76,7 +76,7 @@ async def get_bytes(transport: Transport, url: str, *, bearer: str | None = None
 
 
 async def put_bytes(transport: Transport, url: str, body: bytes) -> None:
-    """Put ``body`` at ``url``. Raises as ``call`` does."""
+    """Put ``body`` at ``url`` as ``application/octet-stream``. Raises as ``call`` does."""
     answer = await _answer(transport, "PUT", url, {"Content-Type": OCTET_STREAM}, body)
     if answer.status >= 400:
         raise problem_of(answer)

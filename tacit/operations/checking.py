@@ -50,7 +50,7 @@ class Checked:
 
     @property
     def accepted(self) -> bool:
-        """Whether no rule refuses it."""
+        """Whether no rule of the stage refuses it; rules of later stages are not asked."""
         return all(one.passed for one in self.verdicts)
 
     def document(self) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class SearchedWay:
         return {**asdict(self), "asked": plain(self.asked)}
 
     def refused(self, words: str) -> SearchedWay:
-        """This way, which is impossible."""
+        """This way with ``words`` as its ``refusal``, and no longer available."""
         return replace(self, refusal=words, available=False)
 
 

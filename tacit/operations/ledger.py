@@ -74,7 +74,7 @@ class Ledger:
 
     @property
     def over(self) -> bool:
-        """Whether any account is overspent."""
+        """Whether more is spent of any account than the policy allows, in either balance."""
         return any(one.over for one in self.accounts)
 
     def document(self) -> dict[str, Any]:

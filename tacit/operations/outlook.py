@@ -167,7 +167,7 @@ def _ranked_outlook(recipe: Recipe) -> RankedOutlook | None:
 
 
 def rounding_of(recipe: Recipe) -> Rounding:
-    """How ``recipe``'s devices round values."""
+    """How ``recipe``'s devices round values, with a warning if that is coarse for their range."""
     return Rounding(rounding_words(recipe.question), coarse_words(recipe))
 
 

@@ -66,7 +66,8 @@ class Level:
         return max((count for prefix, count in pairs if prefix not in kept), default=0)
 
     def share(self, count: float) -> float:
-        """The share of devices for which ``count`` is expected."""
+        """The share of devices from which ``count`` is expected; it is not clipped, so noise may take it below 0 or
+        above 1."""
         return (count / self.reports - self.empty) / self.gain
 
     def expected(self, share: float) -> float:
@@ -181,7 +182,8 @@ def level_of(
     design: SampleDesign,
     false_positives: float = FALSE_POSITIVE_RATE,
 ) -> Level:
-    """The level of a round about ``candidates`` whose ``reports`` were randomised by ``method``."""
+    """The level of a round with these counts of ``candidates`` among so many ``reports``, randomised by ``method`` and
+    sampled by ``design``. ``false_positives``: the rate at which ``least`` is set."""
     one, none, *_ = estimator_of(method).estimate([reports, *[0] * (method.cells - 1)], reports, design).values
     empty = none / (none - one)
     gain = reports / (one - none) / design.rate / (1 - method.reject_probability)

@@ -43,7 +43,7 @@ def rule_of(collection: Mapping[str, Any]) -> str:
 
 
 def in_order(documents: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Sort results in the order of their release."""
+    """Sort results by the time of their release, those of the same time by name and batch."""
     return sorted(map(dict, documents), key=lambda one: (one["released_at"], one["name"], one["batch"]))
 
 

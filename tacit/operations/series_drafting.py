@@ -91,8 +91,8 @@ def on_free_slots(recipe: Recipe, shape: Shape, live: LiveLog, slots: int) -> Re
 
 
 def free_token(token: TokenSlot, per_epoch: int, rounds: int, live: LiveLog, slots: int) -> TokenSlot | None:
-    """``token``, or else the first slot of its epoch, from which on ``per_epoch`` of the ``slots`` of every epoch are
-    free for so many ``rounds``; None if there is none."""
+    """``token``, or if it is not free the first slot of its epoch from which on ``per_epoch`` of the ``slots`` of every
+    epoch are free for so many ``rounds``; None if there is none."""
     last = slots - per_epoch
     choices = (token.model_copy(update={"slot": slot}) for slot in (token.slot, *range(last + 1)) if slot <= last)
     return next((one for one in choices if _are_free(one, per_epoch, rounds, live)), None)

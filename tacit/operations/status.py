@@ -178,7 +178,8 @@ async def _await_answer(asked: Awaitable[T], what: str, troubles: list[str]) -> 
 
 
 async def process_status(transport: Transport, label: str, url: str, pid: int | None = None) -> ProcessStatus:
-    """The state of the process at ``url``, as the process reports it."""
+    """What the readiness page of the process at ``url`` says. Without an answer it is not ``up``, and ``detail`` says
+    why."""
     try:
         ready, found = await readiness(transport, url)
     except (TransportError, Abort, DecodeError) as error:

@@ -35,9 +35,9 @@ _NODES = ((-math.sqrt(3), 1 / 6), (0.0, 2 / 3), (math.sqrt(3), 1 / 6))
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A forecast for the whole interval. ``contributions``: their expected number, with the bounds ``least`` and
-    ``most``; ``chance``: the probability that it is at least B; ``at``, ``earliest``, ``latest``: the POSIX seconds at
-    which B is reached, None if it is not reached before the end."""
+    """A forecast for the whole interval. ``contributions``: the median of their number, with the bounds ``least`` and
+    ``most`` (95 %); ``chance``: the probability that it is at least B; ``at``, ``earliest``, ``latest``: the POSIX
+    seconds at which B is reached, None if it is not reached before the end."""
 
     contributions: int
     least: int
@@ -142,7 +142,8 @@ def _estimate_count(looks: Sequence[Look], size: int) -> tuple[int, int, int | N
 
 
 def forecast(recipe: Recipe, looks: Sequence[Look]) -> Forecast:
-    """The forecast for the whole interval from ``looks``."""
+    """The forecast for the whole interval: from ``looks``, the share of senders that was due at each, and no preference
+    among totals of up to ``RATE_FACTOR`` times the expected contributions."""
     size, most = recipe.batch.min_batch_size, RATE_FACTOR * recipe.batch.expected_contributions
     totals = [most * (point + 0.5) / _POINTS for point in range(_POINTS)]
     seen = [(one.tenths, sent_share(recipe.interval, one.at)) for one in looks]

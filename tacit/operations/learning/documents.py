@@ -29,7 +29,7 @@ class Row:
     waits: bool = False
 
     def document(self) -> dict[str, Any]:
-        """The members of the round in the document."""
+        """The members that the round has in the run's document."""
         return {
             "round": self.index,
             "contributions": self.contributions,

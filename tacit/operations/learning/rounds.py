@@ -104,7 +104,7 @@ class Before:
     states: tuple[_State, _State]
 
     def leads_to(self, recipes: Sequence[Recipe]) -> bool:
-        """Whether ``recipes`` are its rounds and at least one more."""
+        """Whether ``recipes`` begin with its rounds, in order, and have at least one more."""
         known = len(self.hashes)
         return len(recipes) > known and tuple(one.hash_text for one in recipes[:known]) == self.hashes
 

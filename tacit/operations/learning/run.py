@@ -51,7 +51,7 @@ class Place:
 
     @property
     def server(self) -> str:
-        """The address of the recipe server."""
+        """The base URL of the recipe server, as the collector's access states it."""
         return self.collector.recipe_server
 
 
