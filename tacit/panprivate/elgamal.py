@@ -33,7 +33,7 @@ class Ciphertext:
 
 
 def ciphertext_size(group: Group = RISTRETTO255) -> int:
-    """Bytes of an encoded ciphertext."""
+    """Bytes of an encoded ciphertext: two elements."""
     return 2 * group.element_size
 
 
@@ -119,7 +119,7 @@ class PrivateKey:
         return self.group.times_base(self.scalar)
 
     def decrypt(self, ciphertext: Ciphertext) -> bytes:
-        """Decrypt a ciphertext to its group element."""
+        """The group element M that a valid ciphertext holds; see ``open`` for bytes from outside."""
         return self.group.subtract(ciphertext.masked, self.group.times(self.scalar, ciphertext.ephemeral))
 
     def open(self, data: bytes) -> bytes:

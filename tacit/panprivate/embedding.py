@@ -19,7 +19,7 @@ _COUNTERS = 1 << 13
 
 
 def elements_for(length: int) -> int:
-    """How many elements carry ``length`` bytes."""
+    """How many elements carry ``length`` bytes, ``CHUNK_SIZE`` each; 0 for none."""
     return -(-length // CHUNK_SIZE)
 
 

@@ -77,5 +77,5 @@ class Group(Protocol):
         ...
 
     def subtract(self, first: bytes, second: bytes) -> bytes:
-        """``first`` minus ``second``."""
+        """The group difference of two encoded elements."""
         ...

@@ -56,7 +56,7 @@ class Ristretto255:
         return sodium.multiply_base(scalar)
 
     def times(self, scalar: bytes, element: bytes) -> bytes:
-        """The scalar's multiple of ``element``."""
+        """The scalar's multiple of ``element``, which must be valid: libsodium makes the identity of anything else."""
         return sodium.multiply(scalar, element)
 
     def times_checked(self, scalar: bytes, data: bytes) -> bytes:
@@ -72,7 +72,7 @@ class Ristretto255:
         return sodium.add(first, second)
 
     def subtract(self, first: bytes, second: bytes) -> bytes:
-        """``first`` minus ``second``."""
+        """``first`` minus ``second``; libsodium makes the identity of anything that is no element."""
         return sodium.subtract(first, second)
 
 

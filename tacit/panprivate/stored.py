@@ -29,12 +29,12 @@ class StoredState(Protocol):
 
     @property
     def size(self) -> int:
-        """Length of every state in bytes."""
+        """Length in bytes of every state, whatever happened and after however many steps."""
         ...
 
     @property
     def keys(self) -> tuple[PublicKey, ...]:
-        """The public keys to which it is encrypted, server by server."""
+        """The public keys to which it is encrypted: the one server's, or the Leader's and then the Helper's."""
         ...
 
     def shape(self) -> bytes:
@@ -68,7 +68,7 @@ class OneServer:
 
     @property
     def keys(self) -> tuple[PublicKey, ...]:
-        """The one server's public key, as a tuple of one."""
+        """The one server's public key, alone."""
         return (self.machine.key,)
 
     def shape(self) -> bytes:
@@ -84,17 +84,17 @@ class OneServer:
         return _encode(self.machine.initial(entropy))
 
     def step(self, event: int, state: bytes, entropy: Entropy) -> bytes:
-        """Advance the state by one step; see ``StoredState.step``."""
+        """See ``StoredState.step``; ``state`` is not checked."""
         return _encode(self.machine.step(event, self.cells(state), entropy))
 
     def cells(self, state: bytes) -> tuple[Ciphertext, ...]:
-        """The cells from which an answer is made."""
+        """The ciphertexts of a valid state, cell by cell, from which an answer is made."""
         return tuple(_ciphertexts(state, self.machine.key))
 
 
 @dataclass(frozen=True, slots=True)
 class TwoServers:
-    """State that two servers share."""
+    """State that is shared between two servers, and encrypted to both."""
 
     machine: SharedNonZero | SharedOccurrences
 
@@ -121,11 +121,11 @@ class TwoServers:
         return _encode(_parts(self.machine.initial(entropy)))
 
     def step(self, event: int, state: bytes, entropy: Entropy) -> bytes:
-        """Advance the state by one step; see ``StoredState.step``."""
+        """See ``StoredState.step``; ``state`` is not checked."""
         return _encode(_parts(self.machine.step(event, self.cells(state), entropy)))
 
     def cells(self, state: bytes) -> tuple[SharedCell, ...]:
-        """The cells from which an answer is made."""
+        """The shared cells of a valid state, from which an answer is made."""
         parts = tuple(_ciphertexts(state, self.keys[0]))
         return tuple(
             SharedCell(parts[at : at + _LEADER_PARTS], parts[at + _LEADER_PARTS : at + PARTS])

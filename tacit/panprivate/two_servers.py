@@ -32,7 +32,7 @@ from tacit.vdaf.count_vec import Prio3CountVec
 
 @dataclass(frozen=True, slots=True)
 class SharedCell:
-    """The encrypted parts of one cell."""
+    """One cell: the Leader's part of a sharing encrypted to it, and the Helper's part encrypted to that."""
 
     leader: tuple[Ciphertext, ...] = field(repr=False)
     helper: tuple[Ciphertext, ...] = field(repr=False)
@@ -92,7 +92,7 @@ class SharedNonZero:
 
     @property
     def cells(self) -> int:
-        """Number of cells in a state."""
+        """Shared cells in a state: one."""
         return 1
 
     def initial(self, entropy: Entropy) -> SharedCells:
@@ -123,7 +123,7 @@ class SharedOccurrences:
 
     @property
     def cells(self) -> int:
-        """Number of cells in a state."""
+        """Shared cells in a state: both ladders, of k each."""
         return 2 * self.k
 
     def initial(self, entropy: Entropy) -> SharedCells:
