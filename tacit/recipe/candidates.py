@@ -50,7 +50,7 @@ class Candidates:
         return canonical_bytes({"bits": self.bits, "prefixes": [f"{one:0{width}x}" for one in self.prefixes]}).decode()
 
     def extend(self, earlier: Candidates) -> bool:
-        """Whether each of these begins with one of ``earlier``, which are shorter."""
+        """Whether each of these begins with one of ``earlier``; False unless those are shorter."""
         known, more = set(earlier.prefixes), self.bits - earlier.bits
         return more > 0 and all(one >> more in known for one in self.prefixes)
 

@@ -253,5 +253,5 @@ def sample_design(sampling: Sampling) -> SampleDesign:
 
 
 def slot_of(recipe: Recipe) -> Slot:
-    """The slot whose tokens the recipe spends."""
+    """The slot whose tokens the recipe spends, as challenges and directories name it."""
     return Slot(recipe.token.issuer, recipe.token.epoch, recipe.token.slot)

@@ -58,5 +58,5 @@ class Document(Body):
 
     @property
     def hash_text(self) -> str:
-        """The document's hash in base64url."""
+        """The hash in base64url, as leaves, URLs and other documents name this one."""
         return b64url(self.hash)

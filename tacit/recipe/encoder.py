@@ -64,7 +64,7 @@ class Encoder(Protocol):
 
     @property
     def labels(self) -> Sequence[str]:
-        """Label of each entry of the result."""
+        """A label for each entry of the result, in its order; none where items are their own."""
         ...
 
     def encode(self, value: Value) -> Answer | None:
@@ -241,7 +241,7 @@ class StringEncoder(_Total[int]):
         return item
 
     def text(self, item: int) -> str | None:
-        """The text of an item; None for an item that no text has."""
+        """The inverse of ``item``: the text of an item, None for one that no text has, as ``OUTSIDE``."""
         width, length = self._spec.symbol_bits, self._spec.length
         symbols = [item >> width * at & (1 << width) - 1 for at in reversed(range(length))]
         while symbols and not symbols[-1]:
@@ -321,12 +321,12 @@ def encoder_of(question: Question) -> Encoder:
 
 
 def labels(recipe: Recipe) -> Sequence[str]:
-    """Label of each entry of the result."""
+    """A label for each entry of the result, in its order. Raises refusal ``round-candidates``."""
     return encoder_of(recipe.question).labels
 
 
 def answer_label(question: Question, answer: int) -> str:
-    """An encoded answer in words."""
+    """An encoded answer in words: a number, yes or no, or its label. Raises refusal ``round-candidates``."""
     encoder = question.encoder
     if isinstance(encoder, Number):
         return in_words(encoder.least + answer * encoder.step)

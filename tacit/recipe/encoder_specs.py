@@ -56,7 +56,7 @@ class Buckets(Part):
 
     @property
     def lower(self) -> tuple[Exact, ...]:
-        """The buckets' lower edges as exact numbers."""
+        """The buckets' lower edges as exact numbers, rising."""
         return tuple(map(exact, self.edges))
 
 
@@ -71,7 +71,7 @@ class Categories(Part):
     missing: Label | None = None
 
     def model_post_init(self, context: Any, /) -> None:
-        """Refuse repeated categories."""
+        """Refuse repeated categories, and ``other`` or ``missing`` that repeat one."""
         if len(set(self.categories)) != len(self.categories):
             raise wrong("categories", "must be distinct")
         _check_stated(self.categories, self.other, self.missing)
@@ -222,7 +222,7 @@ class Attributes(Part):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The conjunctions in words."""
+        """The conjunctions in words, in the order of ``cells``; ``missing`` is not among them."""
         return tuple(map(conjunction, self.cells))
 
 
@@ -260,7 +260,7 @@ class Domain(Part):
 
     @property
     def symbols(self) -> int:
-        """How many symbols there are; they are numbered from 1."""
+        """How many symbols there are; they are numbered from 1. Bytes of UTF-8: 255."""
         return 255 if self.alphabet is None else len(self.alphabet)
 
     @property
@@ -270,7 +270,7 @@ class Domain(Part):
 
     @property
     def bits(self) -> int:
-        """The number of bits that encode one text."""
+        """Bits of an item: those of ``length`` symbols, the empty rest included."""
         return self.length * self.symbol_bits
 
 

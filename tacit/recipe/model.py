@@ -184,5 +184,5 @@ class Recipe(Document):
 
     @property
     def delta(self) -> Decimal:
-        """The delta of the recipe's claim."""
+        """The delta at which the recipe states its claim."""
         return Decimal(self.privacy.delta)

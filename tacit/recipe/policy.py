@@ -53,7 +53,8 @@ class AccountLimit(Part):
     the policy names."""
 
     def model_post_init(self, context: Any, /) -> None:
-        """Refuse an account into which no recipe fits."""
+        """Refuse an account into which no recipe fits: an epsilon that is not above 0, or a delta outside [1e-15,
+        1)."""
         if any(Decimal(text) <= 0 for text in (self.epsilon, self.epsilon_with_relay) if text is not None):
             raise ValueError("epsilon must be above 0")
         if not Decimal("1e-15") <= Decimal(self.delta) < 1:
@@ -195,12 +196,12 @@ class Policy(Part):
             raise ValueError(f"shares names {', '.join(others)}, whom analysts does not name")
 
     def trusts(self, analyst: str, key: str) -> bool:
-        """Whether this policy names the analyst with this key, or names none."""
+        """Whether this policy names the analyst with this key (base64url), or names no analysts at all."""
         return self.analysts is None or self.analysts.get(analyst) == key
 
     @property
     def weights(self) -> dict[str, int]:
-        """The weight of each analyst that this policy names."""
+        """The weight of each analyst that this policy names, by ``shares``; 1 for those that it leaves out."""
         return {name: self.shares.get(name, 1) for name in self.analysts or {}}
 
     def share(self, analyst: str, whole: int) -> int:
@@ -212,7 +213,7 @@ class Policy(Part):
         return LogPolicy(log_key, None if self.witnesses is None else self.witnesses.quorum(now))
 
     def account(self, name: str) -> Account | None:
-        """The account of this name, or None."""
+        """The account of this name, with its limits as decimals; None if the policy has none of that name."""
         limit = (self.accounts or {}).get(name)
         if limit is None:
             return None
@@ -227,7 +228,7 @@ class Policy(Part):
         return {one: self.shares.get(one, 1) for one in named if self.analysts is None or one in self.analysts}
 
     def may_charge(self, name: str, analyst: str) -> bool:
-        """Whether the analyst may charge the account; true for an account that this policy does not have."""
+        """Whether the analyst may charge the account; anybody may one that this policy does not have."""
         weights = self._chargers(name) if name in (self.accounts or {}) else None
         return weights is None or analyst in weights
 
@@ -283,11 +284,11 @@ class Policy(Part):
         )
 
     def issuer_key(self, name: str) -> bytes | None:
-        """Directory key of a trusted issuer, or None."""
+        """The 32 bytes of the key that signs a trusted issuer's directories; None for an issuer that is not trusted."""
         return _key(self.issuers, name)
 
     def gateway_key(self, name: str) -> bytes | None:
-        """Signing key of a trusted gateway, or None."""
+        """The 32 bytes of the key that signs a trusted gateway's key sets; None for one that is not trusted."""
         return _key(self.gateways, name)
 
 

@@ -29,7 +29,7 @@ Exact = int | Fraction
 
 
 def exact(quantity: int | str) -> Exact:
-    """The exact value of a member of a recipe."""
+    """The number that a member of a recipe stands for: an integer, or a decimal text such as ``0.25``."""
     return quantity if isinstance(quantity, int) else Fraction(quantity)
 
 

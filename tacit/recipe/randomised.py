@@ -70,7 +70,7 @@ class VdafSpec(Part):
 
     @property
     def vector_members(self) -> dict[str, int] | None:
-        """The members of ``vector``, or None."""
+        """The members of ``vector``; None for a VDAF without it."""
         return None if self.vector is None else self.vector.model_dump()
 
 

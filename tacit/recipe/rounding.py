@@ -21,7 +21,7 @@ _FINER = (100, 50, 20)
 
 
 def rounding_words(question: Question) -> str | None:
-    """How values are rounded and clipped; None for questions that do neither."""
+    """How values are rounded, clipped or cut, in words; None for questions that do none of it."""
     spec = question.encoder
     if isinstance(spec, Buckets):
         below = f"below {spec.edges[0]} it counts as {spec.other or encoder_of(question).labels[0]}"
@@ -54,7 +54,7 @@ def _between(spec: Buckets) -> str:
 
 
 def domain_words(spec: Domain) -> str:
-    """Which texts a domain holds."""
+    """Which texts a domain holds, in words."""
     if spec.alphabet is None:
         return f"texts of 1 to {spec.length} bytes of UTF-8"
     return f"texts of 1 to {spec.length} of the {len(spec.alphabet)} characters {spec.alphabet}"

@@ -136,13 +136,13 @@ class Series(Document):
         return self.interval.duration // self.rounds if self.donation is None else self.donation.window_seconds
 
     def token(self, index: int) -> TokenSlot:
-        """The slot whose tokens round ``index`` spends."""
+        """The slot whose tokens round ``index`` spends: ``per_epoch`` rounds in each epoch, one after the other."""
         first = self.slots
         epochs, place = divmod(index, first.per_epoch)
         return TokenSlot(issuer=first.issuer, epoch=first.epoch + epochs, slot=first.slot + place)
 
     def assigns(self, token: TokenSlot) -> bool:
-        """Whether ``token`` is the slot of one of the rounds."""
+        """Whether ``token`` is the slot of one of the rounds, which drafts of other recipes then leave free."""
         first = self.slots
         epochs, place = token.epoch - first.epoch, token.slot - first.slot
         belongs = token.issuer == first.issuer and epochs >= 0 and 0 <= place < first.per_epoch

@@ -124,7 +124,7 @@ class Training(Part):
 
     @property
     def sent(self) -> int:
-        """Entries of the update as it is sent."""
+        """Entries of the update as it is sent: those of the projection, or all."""
         return self.parameters if self.projection is None else self.projection.entries
 
     @property
@@ -152,7 +152,7 @@ class RoundModel(Part):
 
     @property
     def pieces(self) -> int:
-        """How many pieces the file has."""
+        """How many pieces of ``MODEL_PIECE`` bytes the file has, the last of which may be shorter."""
         return -(-self.bytes // MODEL_PIECE)
 
     @property
@@ -161,7 +161,7 @@ class RoundModel(Part):
         return f"/v1/models/{self.model}"
 
     def text(self) -> str:
-        """The round input that states it."""
+        """The round input that states it: canonical JSON."""
         return canonical_bytes(self.canonical()).decode()
 
 

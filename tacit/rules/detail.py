@@ -54,12 +54,12 @@ def needed_of(detail: str | None) -> list[dict[str, dict[str, Any]]]:
 
 
 def at_least(member: str, value: Value) -> Needed:
-    """The way to pass in which one member is at least ``value``."""
+    """A way to pass: with this member at ``value`` or above, all others as they are."""
     return {member: Bound(at_least=value)}
 
 
 def at_most(member: str, value: Value) -> Needed:
-    """The way to pass in which one member is at most ``value``."""
+    """A way to pass: with this member at ``value`` or below, all others as they are."""
     return {member: Bound(at_most=value)}
 
 

@@ -118,7 +118,7 @@ def _url_problem(url: str, policy: Policy) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether ``host`` names this machine only."""
+    """Whether ``host`` is ``localhost`` or a loopback address; no name is looked up."""
     if host == "localhost":
         return True
     try:

@@ -47,7 +47,7 @@ class PrivacyTarget:
 
     @property
     def method(self) -> type[Method]:
-        """The method that ``randomizer`` names."""
+        """The method that ``randomizer`` names. Raises as ``method_named``."""
         return method_named(self.randomizer)
 
     def members(self, form: Form, plan: SamplingPlan, batch_size: int) -> Members:

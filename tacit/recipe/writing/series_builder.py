@@ -90,7 +90,7 @@ def propose_series(
 
 
 def population_of(recipe: Recipe) -> int:
-    """How many devices the recipe counts on."""
+    """How many devices the recipe counts on: the expected contributions divided by the rate, rounded."""
     return round(recipe.batch.expected_contributions / recipe.rate)
 
 
