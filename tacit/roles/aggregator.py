@@ -134,6 +134,7 @@ def token_extension(public: Sequence[Extension], private: Sequence[Extension]) -
     """The data of the only extension of a Tacit report, which is private; raises ``ReportRejected``."""
     check_report_extensions(public, private, (binding.TOKEN_EXTENSION_TYPE,))
     if public:
+        # both aggregators see public extensions, while the nonce is made of one secret for each of them (P10)
         raise ReportRejected(ReportError.INVALID_MESSAGE, "token-public")
     if not private:
         raise ReportRejected(ReportError.INVALID_MESSAGE, "token-missing")
@@ -161,6 +162,7 @@ def checksum_of(report_ids: Iterable[bytes]) -> bytes:
     """XOR of the SHA-256 of each report id (DAP-18 section 4.5.3.5)."""
     total = 0
     for report_id in report_ids:
+        # XOR: the order in which the two aggregators commit their jobs does not matter
         total ^= int.from_bytes(hashlib.sha256(report_id).digest(), "big")
     return total.to_bytes(CHECKSUM_SIZE, "big")
 

@@ -57,10 +57,10 @@ class Reading(ABC):
 
 
 class Counting(Reading):
-    """Reports are only added up."""
+    """A reading that keeps no records: reports are only added up, and nothing is searched for."""
 
     def read(self, report_id: bytes, payload: bytes) -> Read:
-        """The numbers of the payload."""
+        """What ``numbers`` finds in the payload, without a record. Raises ``ReportRejected``."""
         del report_id
         return Read(self.numbers(payload))
 
@@ -87,6 +87,7 @@ class AnalyzerParty:
     def check_time(self, now: float, grace: float) -> None:
         """Check that ``now`` lies between the interval's start, less the tolerated difference of clocks, and its end
         plus ``grace`` seconds. Raises ``ReportRejected``: ``REPORT_TOO_EARLY``, ``TASK_EXPIRED``."""
+        # these reports state no time (P24): what counts is when they arrive
         if now + CLOCK_LEEWAY < self.task.start_seconds:
             raise ReportRejected(ReportError.REPORT_TOO_EARLY, "too-early")
         if now >= self.task.end_seconds + grace:
@@ -130,6 +131,7 @@ def _nullifiers(
     def verify(chosen: Sequence[bytes]) -> Sequence[bool]:
         return crypto.verify_tokens(verifier, chosen)
 
+    # with both secrets at hand the check is the same for either holder
     evidence = [one.preimages.extension(one.token, Holder.LEADER) for one in contents if one.preimages is not None]
     if evidence:
         return binding.check_all(evidence, Holder.LEADER, verifier, verify)
@@ -166,5 +168,5 @@ def _verdict(report: OneServerReport, found: Counted | ReportRejected, nullifier
 
 
 def add_up(cells: int, rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    """The sum of opened reports, cell by cell."""
+    """The sum of opened reports, cell by cell: ``cells`` numbers, also of no reports."""
     return tuple(sum(row[cell] for row in rows) for cell in range(cells))

@@ -59,6 +59,7 @@ def _span(named: Query | BatchSelector) -> Interval:
 
 def check_extensions(request: CollectionJobReq) -> None:
     """No collection job extension is defined, so any is unsupported; raises ``DapAbort``."""
+    # before the types are looked at: as none is known, an order that is wrong would otherwise never be named
     if not strictly_increasing(request.extensions):
         raise DapAbort(DapProblem.INVALID_EXTENSION, "collection extensions are not strictly increasing")
     if request.extensions:
@@ -77,6 +78,7 @@ def check_share_request(task: Task, request: AggregateShareReq) -> None:
     ):
         raise DapAbort(DapProblem.BATCH_INVALID, "the request does not name the whole task interval")
     if request.collection_job_req.agg_param:
+        # the draft has another error here than for the Collector's request (`check_collection`)
         raise DapAbort(DapProblem.INVALID_MESSAGE, "the aggregation parameter differs from that of the jobs")
     check_extensions(request.collection_job_req)
 
@@ -96,6 +98,8 @@ def check_interval_over(task: Task, now: float) -> None:
 
 def check_size(task: Task, distinct_nullifiers: int) -> None:
     """Require at least B tokens, by our own count; raises ``DapAbort``."""
+    # tokens, not report ids: who keeps back all honest reports but one can make ids to fill the batch, but no tokens
+    # (R3)
     if distinct_nullifiers < task.min_batch_size:
         raise DapAbort(
             DapProblem.INVALID_BATCH_SIZE,

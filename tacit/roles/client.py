@@ -72,6 +72,7 @@ def bound_report(
 def shard(task: Task, measurement: Any, report_id: bytes, entropy: Entropy) -> Sharing:
     """Encoded public share and encoded input share per aggregator: by the kernels where they are built, with the same
     bytes. Raises ``ValueError`` for a measurement that the VDAF does not allow."""
+    # the report id is the VDAF's nonce (DAP-18, upload): the sharing is of no use under another id
     prover = BatchProver(task.vdaf, task.ctx, alone=True)
     ((public_share, *shares),) = prover.shard([measurement], [report_id], [entropy(task.vdaf.RAND_SIZE)])
     return public_share, dict(zip(AGGREGATORS, shares, strict=True))
@@ -79,6 +80,7 @@ def shard(task: Task, measurement: Any, report_id: bytes, entropy: Entropy) -> S
 
 def report_size(task: Task) -> int:
     """Bytes of every encoded report of the task that ``make_report`` makes."""
+    # the time, and the lengths of the public extensions, of which there are none, and of the public share
     envelope = REPORT_ID_SIZE + 8 + 2 + 4 + task.vdaf.public_share_size
     return envelope + sum(_sealed_share_size(task, role) for role in AGGREGATORS)
 
@@ -108,7 +110,7 @@ def seal_report(
     shares: dict[Role, PlaintextInputShare],
     entropy: Entropy,
 ) -> Report:
-    """Seal each aggregator's share to that aggregator's key."""
+    """Seal each aggregator's share to that aggregator's key, bound to task, metadata and public share."""
     sealed: dict[Role, HpkeCiphertext] = {
         role: seal_input_share(task, role, metadata, public_share, shares[role], entropy) for role in AGGREGATORS
     }

@@ -58,12 +58,14 @@ def open_collection(
     than B reports), ``collection-interval`` (times outside the query), ``collection-share`` (not a share of the task's
     VDAF) or ``collection-values`` (not a sum of that many valid measurements).
     """
+    # count and interval are the Leader's word: the associated data of the shares hold the request alone
     count = response.report_count
     if count < task.min_batch_size:
         raise Refusal("collection-size", f"{count} reports are fewer than {task.min_batch_size}")
     asked = task.interval if task.batch_mode is BatchMode.LEADER_SELECTED else request.query.interval
     if response.interval.duration < 1 or not asked.covers(response.interval):
         raise Refusal("collection-interval", "the batch reaches outside the query")
+    # encodings are unique, so that these are the bytes that the Leader got and passed on to the Helper
     sent = request.encode()
     shares = [
         _open_share(task, key_pair, Role.LEADER, sent, response.leader_encrypted_agg_share),

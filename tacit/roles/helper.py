@@ -42,10 +42,12 @@ def check_job(task: Task, request: JobSlices) -> bytes | None:
     kinds = [extension.extension_type for extension in request.extensions]
     if any(kind != AggregationJobExtensionType.LEADER_SELECTED_BATCH_ID for kind in kinds):
         raise DapAbort(DapProblem.UNSUPPORTED_EXTENSION, "an aggregation job extension is not known")
+    # only one type is left, so that a second extension repeats it
     if len(kinds) > 1:
         raise DapAbort(DapProblem.INVALID_MESSAGE, "job extensions are not strictly increasing")
     if request.agg_param:
         raise DapAbort(DapProblem.INVALID_AGGREGATION_PARAMETER, "the aggregation parameter is not empty")
+    # from here on a report is found by its id (`HelperJob.respond`)
     if len(set(report_ids)) != len(report_ids):
         raise DapAbort(DapProblem.INVALID_MESSAGE, "a report occurs twice in the job")
     if not report_ids:

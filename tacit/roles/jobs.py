@@ -54,6 +54,7 @@ Part = TypeVar("Part")
 VERIFICATION_KEY_ID = 0
 """A task has one verification key; Prio3 has no aggregation parameter, and needs no second round."""
 
+# MemoryError and OSError are no report's fault: they end the job's preparation, which is tried again later
 OWN_ERRORS = (TacitError, ValueError, ArithmeticError, LookupError)
 """Errors on our own side that may concern one report and must then cost only that report."""
 
@@ -125,6 +126,7 @@ class HelperJob:
         """The encoded ``AggregationJobResp``. ``refused``: the store's refusals, which override our own verdict."""
         if not self.rejections and not refused:
             return vector(join_continues(self.report_ids, self.outbounds), version)
+        # the store's come last: a report that was recorded before keeps the answer that it got then
         codes = {rejection.report_id: rejection.code for rejection in self.rejections} | dict(refused)
         outbounds = dict(zip(self.rows.report_ids, self.outbounds, strict=True))
         answers = [
@@ -195,6 +197,8 @@ def finish_leader(job: LeaderJob, response: bytes, version: DapVersion = DAP_18)
     Raises ``DecodeError`` for a malformed response and ``JobAbandonedError`` for a response to other reports. The seeds
     that are compared here are known to both aggregators.
     """
+    # Prio3's verify_next only compares the Helper's message with the Leader's own seed, if there is one. So the one
+    # answer that finishes a report is known beforehand, and a response that finishes all is compared as a whole.
     size = len(job.seeds) // len(job) if len(job) else 0
     finish = ping_pong.head(MessageType.FINISH, size)
     messages = [finish + job.seeds[at * size : (at + 1) * size] for at in range(len(job))]
@@ -206,6 +210,7 @@ def finish_leader(job: LeaderJob, response: bytes, version: DapVersion = DAP_18)
     answers = slice_response(response, due, version)
     if len(answers) != len(job):
         raise JobAbandonedError("the Helper answered a different number of reports than were sent")
+    # an answer that is as expected has the right id already
     others = {at: answer for at, answer in enumerate(answers) if answer is not None}
     match_response([job.report_ids[at] for at in others], AggregationJobResp(tuple(others.values())))
     accepted = job.rows.keep([at for at in range(len(job)) if at not in others])
@@ -215,6 +220,7 @@ def finish_leader(job: LeaderJob, response: bytes, version: DapVersion = DAP_18)
 def _not_finished(rows: Rows, at: int, answer: VerifyResp) -> Rejection:
     report_id, nullifier = rows.report_ids[at], rows.nullifiers[at]
     refusal = refused_by_helper(report_id, nullifier, answer)
+    # neither a refusal nor what was expected: another message, which verify_next would reject
     return refusal or Rejection(report_id, ReportError.VDAF_VERIFY_ERROR, "proof", nullifier)
 
 
@@ -243,6 +249,7 @@ def _help(party: Party, reports: Sequence[ReportSlices], now: float, crypto: Job
     )
     for at, (share, nullifier), error in zip(good, shares, batch.errors, strict=True):
         if error is not None:
+            # invalid_message is for shares that do not decode; what the exchange rejects is vdaf_verify_error (4.5.3)
             malformed = _is_malformed(party, reports[at].public_share, share)
             rejected[at] = _reject_unverified(reports[at], nullifier, malformed=malformed)
     rows = _rows(reports, good, shares, batch, seen)
@@ -333,5 +340,7 @@ def _isolate_failures(
             return [give_up(reports[0], error)]
         if not reports:
             raise
+    # One bad report among n costs less than three times the work on all: n, then n/2 twice, n/4 twice, and so on. The
+    # work has no effects, so that it is safe to do it again.
     half = len(reports) // 2
     return _isolate_failures(work, give_up, reports[:half]) + _isolate_failures(work, give_up, reports[half:])

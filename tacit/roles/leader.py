@@ -50,6 +50,7 @@ def check_upload(task: Task, upload: UploadSlices, now: float) -> None:
         raise ReportRejected(ReportError.INVALID_MESSAGE, "share-oversized")
     if not task.interval.contains(upload.time):
         raise ReportRejected(ReportError.REPORT_DROPPED, "outside-interval")
+    # last: all refusals above are for good, after this one the same report may be uploaded again
     if task.too_early(upload.time, now):
         raise ReportRejected(ReportError.REPORT_TOO_EARLY, "too-early")
 
@@ -86,6 +87,7 @@ def match_response(report_ids: Sequence[bytes], response: AggregationJobResp) ->
     """Check that the Helper answered the same reports in the same order; raises ``JobAbandonedError`` otherwise."""
     if [resp.report_id for resp in response.verify_resps] != list(report_ids):
         raise JobAbandonedError("the Helper answered different reports than those sent")
+    # `finish` carries no message, and the Leader of Prio3 cannot end without the Helper's
     if any(resp.verify_resp_type is VerifyRespType.FINISH for resp in response.verify_resps):
         raise JobAbandonedError("the Helper finished a report too early")
 

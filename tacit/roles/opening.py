@@ -42,6 +42,7 @@ def open_reports(
 
 
 def _rejection(report: ReportSlices, rejected: ReportRejected) -> Rejection:
+    # no nullifier: the token was not good, or not looked at yet, so it stays unspent and the report gets no row (P31)
     final = rejected.code is not ReportError.REPORT_TOO_EARLY
     return Rejection(report.report_id, rejected.code, rejected.cause, final=final)
 
@@ -49,13 +50,14 @@ def _rejection(report: ReportSlices, rejected: ReportRejected) -> Rejection:
 def _on_time(
     party: Party, reports: Sequence[ReportSlices], now: float, leeway: float, refused: dict[int, ReportRejected]
 ) -> list[int]:
-    """Reports whose time and HPKE configuration are right."""
+    """Positions of the reports whose time and HPKE configuration are right; why the others are not, in ``refused``."""
     task = party.task
     start, end, precision, horizon = task.interval.start, task.interval.end, task.time_precision, now + leeway
     config_id = task.hpke_config(party.role).id
     due: list[int] = []
     for at, report in enumerate(reports):
         time = report.time
+        # the usual report costs a few comparisons; what is wrong with another one the functions for one report find
         if not (start <= time < end and time * precision <= horizon):
             refused[at] = _why_not_now(party, time, now, leeway)
         elif report.config_id != config_id:
@@ -66,6 +68,7 @@ def _on_time(
 
 
 def _why_not_now(party: Party, time: int, now: float, leeway: float) -> ReportRejected:
+    # first with our own leeway: the Leader's is 0, and `check_report_time` has that for a Client's clock
     if party.task.too_early(time, now, leeway):
         return ReportRejected(ReportError.REPORT_TOO_EARLY, "too-early")
     try:

@@ -20,5 +20,6 @@ def noisy_share(task: Task, agg_share: bytes, entropy: Entropy) -> bytes:
         return agg_share
     share = task.vdaf.decode_agg_share(agg_share)
     modulus = task.vdaf.field.MODULUS
+    # the method refuses an odd number of flips, so the middle is whole; a sum below 0 is read back as one by `added_up`
     noise = [(fair_flips(flips, entropy) - flips // 2) % modulus for _ in share]
     return task.vdaf.encode_agg_share(task.vdaf.field.add_vec(share, noise))

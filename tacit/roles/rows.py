@@ -52,7 +52,7 @@ class Rows:
         return [bucket_of(task, batch_id, task.interval.start)] * len(self)
 
     def tallies(self, party: Party, batch_id: bytes | None) -> dict[bytes, Tally]:
-        """The tallies of these reports, by bucket."""
+        """What these reports add to each of their buckets; raises as ``buckets`` does."""
         if not len(self):
             return {}
         places: dict[bytes, list[int]] = {}
@@ -71,12 +71,13 @@ class Rows:
 
 
 def pick(items: list[Item], indices: Sequence[int]) -> list[Item]:
-    """The items at ``indices``, in their order."""
+    """The items at ``indices``, in their order; ``items`` itself where these are all."""
     return items if is_all(indices, len(items)) else [items[at] for at in indices]
 
 
 def pick_rows(data: bytes, rows: int, indices: Sequence[int]) -> bytes:
     """The pieces at ``indices`` of ``data``, which consists of ``rows`` pieces of equal size."""
+    # nearly every job keeps all of its reports: then its out shares, megabytes, are not copied
     if is_all(indices, rows):
         return data
     size = len(data) // rows

@@ -31,7 +31,7 @@ class Tally(NamedTuple):
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The messages about each cell."""
+        """How many messages are about each of the ``cells`` cells."""
         held = self.held
         return tuple(held.get(cell, 0) for cell in range(self.cells))
 
@@ -59,7 +59,7 @@ class Total:
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """The messages about each cell."""
+        """How many messages are about each of the ``cells`` cells."""
         return tuple(self._numbers)
 
     def bundles(self, messages: int) -> int:
@@ -81,12 +81,14 @@ class MessageCounter:
         """Open and count messages, one after another in ``messages``. ``ValueError`` for a part of a message."""
         task, recipe_hash = self.bundling.task, self.bundling.task.recipe_hash
         parts = split(messages, self.bundling.message_size)
+        # bound to the recipe alone: an id of the device's report would tell which messages came together
         sealed = [(one[:ENC_SIZE], recipe_hash, one[ENC_SIZE:]) for one in parts]
         numbers: Counter[int] = Counter()
         size, malformed = number_size(task.cells), 0
         for plaintext in crypto.open_all(self.key_pair, task.suite, task.info, sealed):
             number = -1 if isinstance(plaintext, CryptoError) else int.from_bytes(plaintext, "big")
             if isinstance(plaintext, CryptoError) or len(plaintext) != size or number > self.bundling.filler:
+                # counted like the others: the number of devices follows from that of all messages (`Total.bundles`)
                 malformed += 1
             else:
                 numbers[number] += 1
@@ -101,6 +103,7 @@ def shuffle(bundles: bytes | bytearray, size: int, most: int, entropy: Entropy) 
     if len(bundles) % size:
         raise ValueError(f"messages must have {size} bytes each")
     order = permutation(len(bundles) // size, entropy)
+    # the whole order first: groups that were shuffled one by one would keep together what came together
     return (_taken(bundles, size, order[at : at + most]) for at in range(0, len(order), most))
 
 
