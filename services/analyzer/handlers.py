@@ -26,7 +26,8 @@ from tacit.task.one_server import INVALID
 
 
 class Handlers(ReportHandlers):
-    """The resources of ``ReportHandlers``, and the analyzer's own."""
+    """The resources of ``ReportHandlers``, and the analyzer's own: for the shuffler chunks and looks, for the collector
+    the released sum and the yield."""
 
     def __init__(
         self,
@@ -47,7 +48,6 @@ class Handlers(ReportHandlers):
         self._yield_looks = yield_looks
 
     def routes(self, prefix: str) -> list[web.RouteDef]:
-        """Every resource below ``prefix``."""
         return [
             *super().routes(prefix),
             web.post(prefix + "/recipes/{recipe_hash}/chunks", self.chunk),

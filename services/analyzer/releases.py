@@ -29,7 +29,7 @@ UNSEARCHABLE = "search-empty"
 
 
 class Releases:
-    """Releases the sums that are due."""
+    """Releases each recipe's sum, at most once, when others vouch that its interval and ``release_grace`` are over."""
 
     def __init__(
         self,

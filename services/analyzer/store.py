@@ -31,7 +31,7 @@ class AnalyzerTx(OneServerTx, LooksTx):
         super().__init__(connection, dialect, COMMON)
 
     async def released(self, task_id: bytes) -> Aggregate | None:
-        """The released sum, or ``None``."""
+        """The sum that ``keep_released`` stored; None before the release."""
         query = select(AGGREGATES.c.report_count, AGGREGATES.c.numbers, AGGREGATES.c.search).where(
             AGGREGATES.c.task_id == task_id
         )
@@ -53,7 +53,8 @@ class AnalyzerTx(OneServerTx, LooksTx):
         return None if row is None else Chunk(row.number, row.total, row.digest)
 
     async def chunk_total(self, task_id: bytes) -> int | None:
-        """The ``total`` that every stored chunk of the recipe states; None if there is none."""
+        """How many chunks the recipe's shuffler says there are: a chunk with another ``total`` than those before is
+        refused. None before the first; 0 if no messages will come."""
         query = select(func.min(CHUNKS.c.total)).where(CHUNKS.c.task_id == task_id)
         total: int | None = (await self.connection.execute(query)).scalar_one()
         return total
@@ -83,7 +84,7 @@ class AnalyzerTx(OneServerTx, LooksTx):
 
 
 class AnalyzerStore(SqlStore[AnalyzerTx]):
-    """The analyzer's state in an SQL database."""
+    """The analyzer's database, which all its processes share."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
         super().__init__(url, METADATA, MIGRATIONS, AnalyzerTx, mark)

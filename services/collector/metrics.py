@@ -24,7 +24,7 @@ SHOWN = (
 
 
 def add_collector_metrics(app: web.Application, store: CollectorStore) -> None:
-    """Add the counts of ``store`` to the metrics of ``app``."""
+    """Add the number of collections in each state, and of releases that the recipe server has not acknowledged."""
 
     async def states() -> Reading:
         async with store.read() as tx:

@@ -86,11 +86,13 @@ class Recipes:
         self._judged = True
 
     def all(self) -> list[Known]:
-        """Every recipe of the log, in the log's order."""
+        """Every recipe of the log in the log's order, the refused ones too, as judged when new leaves were last
+        read."""
         return list(self._known.values())
 
     def find(self, recipe_hash: bytes) -> Known | None:
-        """Return the recipe with this hash, or None if this collector does not know it."""
+        """The recipe with this hash (32 bytes), which may be a refused one; None if the leaves read so far hold
+        none."""
         return self._known.get(recipe_hash)
 
     def _judge(self, live: LiveLog, item: LiveRecipe, now: float, over: Container[str]) -> Known:

@@ -9,8 +9,6 @@ from tacit.states import Move, States
 
 
 class CollectionState(enum.StrEnum):
-    """The state of a collection, as it is stored and shown."""
-
     REQUESTED = "requested"
     COLLECTING = "collecting"
     FINISHING = "finishing"

@@ -23,7 +23,7 @@ class CollectionJobs:
         self._waking = waking
 
     async def jobs(self) -> list[Job]:
-        """Every collection that has not released its batch."""
+        """Every collection that is under way or refused, by recipe and number."""
         async with self._store.read() as tx:
             return [job_of(row) for row in await tx.collections() if row.state is not CollectionState.RELEASED]
 

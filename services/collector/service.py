@@ -33,10 +33,10 @@ _INACTIVE = ("recipe-inactive", "the recipe is not active in the log")
 
 
 class Subjects(Protocol):
-    """All subjects, by hash (32 bytes)."""
+    """What may be collected, by hash (32 bytes): recipes of a log, or bare tasks."""
 
     def find(self, recipe_hash: bytes, /) -> Subject | None:
-        """The subject with this hash, or None if it is unknown."""
+        """The subject with this hash, which need not be active; None if ``step`` has not come upon it."""
         ...
 
     async def step(self) -> int:
@@ -45,7 +45,7 @@ class Subjects(Protocol):
 
 
 class Exchange(Protocol):
-    """The exchanges with one kind of server."""
+    """How the collector asks one kind of server, a Leader or the one server of a recipe without aggregators."""
 
     async def advance(self, known: Subject, source: Any, row: Collection, /) -> int:
         """Make one exchange for a collection from ``source``, whose party is of this kind; returns 1 if the
@@ -119,7 +119,7 @@ class Collector:
             return row, True
 
     async def show(self, collection_id: str) -> Collection:
-        """One collection. Raises ``Abort`` (404)."""
+        """The collection with this id in its present state. Raises ``Abort`` (404)."""
         async with self._store.read() as tx:
             row = await tx.collection(collection_id)
         if row is None:

@@ -34,7 +34,7 @@ class CollectorTx(SqlLeavesTx):
         return _collections(await self.connection.execute(query))
 
     async def collection(self, collection_id: str) -> Collection | None:
-        """One collection, or None; also None for an id that no database can hold."""
+        """The collection with this id, or None; also None for a text with a NUL, which PostgreSQL does not take."""
         if "\0" in collection_id:
             return None
         query = sa.select(COLLECTIONS).where(COLLECTIONS.c.id == collection_id)
@@ -92,7 +92,7 @@ class CollectorTx(SqlLeavesTx):
         return [Result(*row) for row in await self.connection.execute(query)]
 
     async def collections_by_state(self) -> dict[str, int]:
-        """How many collections are in each state."""
+        """Number of collections by state, without the states that no collection is in."""
         state = COLLECTIONS.c.state
         rows = await self.connection.execute(sa.select(state, sa.func.count()).group_by(state))
         return {row[0]: row[1] for row in rows}

@@ -30,7 +30,8 @@ class TargetRule(Frozen):
 
     @property
     def leader_url(self) -> str:
-        """The URL in front of the resources of a leader."""
+        """``origin`` and ``path_prefix`` without a final slash and ``/tasks``; ``/tasks/...`` and ``/uploads`` follow
+        it."""
         return self.origin + self.path_prefix.rstrip("/").removesuffix("/tasks")
 
 
@@ -84,5 +85,4 @@ class GatewayConfig(ServiceConfig):
 
     @property
     def key_ring_path(self) -> Path:
-        """The path of the file with the OHTTP keys."""
         return self.state_dir / "ohttp-keys.json"

@@ -27,7 +27,7 @@ class Handlers:
         self._gateway = gateway
 
     def add_routes(self, app: web.Application) -> None:
-        """Mount the gateway's resources."""
+        """Mount single messages and frames for relays, and ``/ohttp-keys``."""
         app[GATEWAY] = self._gateway
         config = self._gateway.config
         for path, media_type, limit, respond in (

@@ -50,7 +50,7 @@ class _StoredRing(Frozen):
 
 @dataclass(frozen=True, slots=True)
 class GatewayKey:
-    """The OHTTP key of one period."""
+    """The key of one period: the configuration that clients see (RFC 9458 section 3.1), and its HPKE key pair."""
 
     period: int
     config: KeyConfig
@@ -110,7 +110,8 @@ class KeyRing:
         return ohttp.Decapsulator([(key.config, key.pair) for key in self.keys])
 
     def key_set(self, gateway: str, period: int) -> OhttpConfig:
-        """The body of the leaf for a period whose key is in this ring (P3)."""
+        """The body of the leaf for a period whose key is in this ring (P3): the period's configuration, and that of the
+        period before while its key is here. Raises ``KeyError`` for a period without a key."""
         previous = self._keys.get(period - 1)
         return OhttpConfig(
             gateway=gateway,

@@ -53,7 +53,8 @@ class _Upload(NamedTuple):
 
 
 class _Leader:
-    """The uploads to one leader."""
+    """What this gateway sends to one leader: frames, and single uploads for ``PAUSE_SECONDS`` after the leader took no
+    frame."""
 
     def __init__(self, base: str, credential: ShownToken, deps: ServiceEnv) -> None:
         self._base = base
@@ -88,7 +89,9 @@ class _Leader:
             return error
 
     def _share_answer(self, answer: Answer, uploads: Sequence[_Upload]) -> Sequence[Answer]:
-        """What each of ``uploads`` is answered after a frame was."""
+        """One answer for each of ``uploads``, in their order, from the one answer to their frame. A temporary error of
+        the frame goes to all, each with a time of its own to come back; what cannot be read counts as
+        ``TransportError``."""
         if isinstance(answer, TransportError):
             return [answer] * len(uploads)
         if may_pass(answer.status):
@@ -124,7 +127,8 @@ class LeaderUploads:
         return await self._onward.request(method, url, headers=headers, body=body)
 
     def groups(self, method: str, url: str) -> bool:
-        """Whether the request is an upload to one of the leaders."""
+        """Whether the request is a POST to ``/tasks/{task-id}/reports`` of one of the leaders; longer URLs than
+        ``_KNOWN_LENGTH`` are not."""
         return method == "POST" and len(url) <= _KNOWN_LENGTH and self._known(url) is not None
 
     async def post_all(self, exchanges: Sequence[Exchange]) -> Sequence[Answer]:

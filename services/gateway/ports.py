@@ -35,9 +35,7 @@ class ReplayWindow(Protocol):
         """Prepare for use. Raises ``UsageError`` or ``Fatal``."""
         ...
 
-    async def close(self) -> None:
-        """Close the window's connections."""
-        ...
+    async def close(self) -> None: ...
 
     async def remember(self, requests: Sequence[SeenRequest]) -> list[bool]:
         """Remember ``requests``; returns for each whether it is new. Raises ``Unavailable`` if that cannot be known."""

@@ -156,7 +156,8 @@ class Gateway:
         return answers
 
     def _seal(self, context: ohttp.ServerContext, response: bhttp.Response) -> bytes:
-        """The encapsulated ``response``."""
+        """``response``, padded and encapsulated for the client (RFC 9458). One that cannot be encoded or is too long to
+        be padded is replaced by a 502, so that every opened request is answered inside."""
         try:
             sealed = ohttp.padded_response(context, response, self._deps.entropy)
         except (Refusal, ValueError):

@@ -83,7 +83,7 @@ class RedisReplayWindow:
 
 
 class ReplayStore(DatabaseStore):
-    """The window in one database."""
+    """The window in one database. What ``remember`` has answered survives every crash."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
         super().__init__(url, METADATA, MIGRATIONS, mark)

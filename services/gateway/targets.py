@@ -135,7 +135,7 @@ def request_date(fields: Fields, now: float, window: int) -> int:
 
 
 def http_date(now: float) -> str:
-    """``now`` rounded to the minute, as an HTTP date."""
+    """``now`` (POSIX seconds), rounded to the nearest minute, as an IMF-fixdate (RFC 9110 section 5.6.7)."""
     return formatdate((int(now) + DATE_STEP // 2) // DATE_STEP * DATE_STEP, usegmt=True)
 
 

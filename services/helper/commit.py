@@ -77,7 +77,8 @@ def _rows(task: Task, prepared: PreparedJob, closed: set[int]) -> list[OutcomeRo
 
 
 async def _tallies(party: Party, prepared: PreparedJob, refused: dict[bytes, ReportError]) -> dict[bytes, Tally]:
-    """Tallies of the verified reports that were not refused."""
+    """Tallies by bucket of the verified reports without those in ``refused``, which are summed anew if there are
+    any."""
     rows = prepared.job.rows
     kept = [at for at, report_id in enumerate(rows.report_ids) if report_id not in refused]
     if len(kept) == len(rows):

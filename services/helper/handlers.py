@@ -147,7 +147,8 @@ class Handlers:
         return await self._helper.aggregate_share(await self._party(request), body, chosen)
 
     async def show_share(self, request: web.Request) -> web.Response:
-        """GET on an aggregate share."""
+        """GET on an aggregate share: the answer as it was first given; 404 once it is deleted, or for an id that is not
+        known."""
         party = await self._party(request)
         response = await self._helper.share(party, resource_in_url(request))
         if response is None:

@@ -8,7 +8,7 @@ from tacit.states import Move, States
 
 
 class JobState(enum.StrEnum):
-    """State of a job that has a row."""
+    """The only state that has a row: a job that is not answered yet, or was deleted, has none."""
 
     ANSWERED = "answered"
 

@@ -35,7 +35,8 @@ class AnsweredError(Exception):
 
 
 class Helper:
-    """One Helper over its store."""
+    """The Helper's protocol (DAP-18) over its store. A repeated request gets the answer that was stored for the
+    first."""
 
     def __init__(
         self, store: HelperStore, deps: ServiceEnv, max_job: int, budget: ByteBudget, crypto: JobCrypto = OPENSSL

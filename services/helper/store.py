@@ -18,7 +18,8 @@ class HelperTx(CommonTx):
         super().__init__(connection, dialect, COMMON)
 
     async def job_response(self, task_id: bytes, job_id: bytes) -> bytes | None:
-        """The stored response of an aggregation job, or None."""
+        """The encoded AggregationJobResp of a job of the task, byte for byte as it was given; None if there is none or
+        no longer."""
         rows = await self.dialect.run(self.connection, _RESPONSE, id=job_id, task=task_id)
         return rows[0][0] if rows else None
 
@@ -40,12 +41,13 @@ class HelperTx(CommonTx):
         return int((await self.connection.execute(query)).scalar_one())
 
     async def share_response(self, task_id: bytes, share_id: bytes) -> bytes | None:
-        """The stored answer of an aggregate share, or None."""
+        """The encoded AggregateShare, byte for byte as it was given; None if there is none or no longer."""
         query = select(SHARES.c.response).where(SHARES.c.share_id == share_id, SHARES.c.task_id == task_id)
         return (await self.connection.execute(query)).scalar_one_or_none()
 
     async def put_share(self, task_id: bytes, share_id: bytes, response: bytes) -> None:
-        """Store the answer of an aggregate share."""
+        """Store an encoded AggregateShare in the transaction that releases its batch. Raises ``IntegrityError`` for an
+        id that is taken, whatever task has it."""
         await self.connection.execute(insert(SHARES).values(share_id=share_id, task_id=task_id, response=response))
 
     async def drop_share(self, task_id: bytes, share_id: bytes) -> bool:
@@ -65,7 +67,7 @@ _RESPONSE = select(JOBS.c.response).where(JOBS.c.job_id == bindparam("id"), JOBS
 
 
 class HelperStore(SqlStore[HelperTx]):
-    """The helper's state in an SQL database."""
+    """The Helper's database, which all its processes share."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
         super().__init__(url, METADATA, MIGRATIONS, HelperTx, mark)

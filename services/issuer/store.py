@@ -40,7 +40,7 @@ class IssuerStore(DatabaseStore):
             return set((await connection.execute(sa.select(DIRECTORIES.c.epoch))).scalars())
 
     async def epochs_at(self, log_index: int) -> frozenset[int]:
-        """The epochs whose leaf has ``log_index`` recorded."""
+        """The epochs whose leaf has exactly this log index recorded, or what stands in place of one (``NOT_OURS``)."""
         statement = sa.select(DIRECTORIES.c.epoch).where(DIRECTORIES.c.log_index == log_index)
         async with self._database.read() as connection:
             return frozenset((await connection.execute(statement)).scalars())
@@ -64,7 +64,8 @@ class IssuerStore(DatabaseStore):
             return None if row is None else (row.epoch, row.leaf)
 
     async def leaf(self, epoch: int) -> bytes | None:
-        """The directory leaf of ``epoch``, or None."""
+        """The encoded directory leaf of ``epoch``, whether or not the log has it; None if the epoch's keys were never
+        made."""
         async with self._database.read() as connection:
             statement = sa.select(DIRECTORIES.c.leaf).where(DIRECTORIES.c.epoch == epoch)
             leaf: bytes | None = (await connection.execute(statement)).scalar()

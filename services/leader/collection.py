@@ -340,7 +340,8 @@ class Collections:
 
 
 def _batch(task: Task, row: CollectionRow) -> Batch:
-    """The batch that a collection job is about."""
+    """What a collection job collects: the interval of its query where queries name one, else the leader-selected batch
+    that it has claimed; None if it has claimed none. Raises ``DecodeError`` for a damaged row."""
     return batches.batch_of(task, CollectionJobReq.decode(row.request).query, row.batch_id)
 
 

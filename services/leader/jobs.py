@@ -45,7 +45,7 @@ _COLUMNS = (
 
 
 class JobsTx(CommonTx):
-    """One transaction on aggregation jobs."""
+    """One transaction on aggregation jobs. A write under a lease that another worker has by now changes nothing."""
 
     def counts(self) -> sa.ColumnElement[bool]:
         """SQL condition: an accepted report counts once its job is done. It excludes the jobs that are not done,
@@ -164,7 +164,7 @@ class JobsTx(CommonTx):
             await self.connection.execute(sa.update(JOBS).where(mine, _KEPT).values(location="", next_attempt=0.0))
 
     async def postpone_answers(self, task_ids: Collection[bytes], now: float, until: float) -> None:
-        """Answers of these tasks that are to be deleted by ``now`` are to be deleted at ``until``."""
+        """Move those deletions at Helpers that are due by ``now`` to ``until``, for these tasks (POSIX seconds)."""
         for piece in self.dialect.pieces(sorted(task_ids)):
             mine = self.dialect.among(JOBS.c.task_id, piece)
             due = mine & _KEPT & (JOBS.c.next_attempt <= now)
@@ -202,7 +202,7 @@ class JobsTx(CommonTx):
         return int((await self.connection.execute(query)).scalar_one())
 
     async def job_counts(self, task_id: bytes) -> dict[str, int]:
-        """Aggregation jobs by state."""
+        """Number of a task's jobs by state, without the states that no job is in."""
         rows = await self.connection.execute(
             sa.select(JOBS.c.state, sa.func.count()).where(JOBS.c.task_id == task_id).group_by(JOBS.c.state)
         )
@@ -223,7 +223,7 @@ class JobsTx(CommonTx):
         return [FailingJob(*row) for row in rows]
 
     async def all_jobs(self) -> dict[str, int]:
-        """Aggregation jobs by state."""
+        """Number of jobs of all tasks by state, without the states that no job is in."""
         rows = await self.connection.execute(sa.select(JOBS.c.state, sa.func.count()).group_by(JOBS.c.state))
         return {row[0]: row[1] for row in rows}
 
@@ -307,6 +307,5 @@ def _held(job: JobRow) -> sa.ColumnElement[bool]:
 
 
 def _job(row: Any) -> JobRow:
-    """The job of a row of ``_COLUMNS``."""
     job_id, task_id, batch_id, state, members, *others = row
     return JobRow(job_id, task_id, batch_id, JobState(state), unpack_seqs(members), *others)

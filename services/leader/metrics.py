@@ -19,7 +19,8 @@ SHOWN = (
 
 
 def add_leader_metrics(app: web.Application, store: LeaderStore) -> None:
-    """Add the counts of ``store`` to the metrics of ``app``."""
+    """Add what both aggregators count, and the Leader's waiting reports, jobs by state and failing jobs. Of the
+    processes that share ``store``, one shows them."""
 
     async def waiting() -> Reading:
         async with store.read() as tx:

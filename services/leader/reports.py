@@ -32,7 +32,7 @@ class ReportsTx(CommonTx):
 
     @cached_property
     def numbered(self) -> NumberedTable:
-        """The table of reports, as the database keeps it."""
+        """The table of the reports' bytes, bound to this transaction."""
         return self.dialect.numbered(self.connection, REPORTS, _SEQUENCE)
 
     async def set_forwarded(self, task_id: bytes) -> None:
@@ -123,12 +123,12 @@ class ReportsTx(CommonTx):
         return int((await self.connection.execute(query)).scalar_one())
 
     async def tasks_with_pending(self) -> set[bytes]:
-        """The active tasks of which any report has no job."""
+        """Ids of the active tasks with a report that has no job, also one that is to wait only from a later time on."""
         tasks = self.common.tasks
         return {row[0] for row in await self.dialect.run(self.connection, _with_pending(tasks))}
 
     async def stored(self, seqs: Sequence[int]) -> list[StoredReport]:
-        """The reports of ``seqs`` that are stored, in the order of ``seqs``."""
+        """The reports of ``seqs`` in that order, without those whose bytes were deleted, as they are once processed."""
         columns = (REPORTS.c.task_id, REPORTS.c.report_id, REPORTS.c.digest, REPORTS.c.body, REPORTS.c.seq)
         rows = await self.dialect.select_among(self.connection, seqs, Rows(columns, REPORTS.c.seq))
         reports = {report.seq: report for report in starmap(StoredReport, rows)}
@@ -142,7 +142,7 @@ class ReportsTx(CommonTx):
         return [heads_by_seq[seq] for seq in seqs if seq in heads_by_seq]
 
     async def delete_reports(self, seqs: Sequence[int]) -> None:
-        """Delete the bytes of processed reports."""
+        """Delete the reports' bytes, in the transaction that decides the reports' outcomes."""
         await self.dialect.delete_among(self.connection, REPORTS.c.seq, seqs)
 
 

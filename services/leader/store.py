@@ -53,12 +53,12 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
         await self.delete_reports(job.seqs)
 
     async def open_batch(self, task_id: bytes) -> bytes | None:
-        """The leader-selected batch that is being filled, or None."""
+        """Id of the leader-selected batch that new jobs still go into, or None: then the next job begins one."""
         rows = await self.dialect.run(self.connection, _OPEN_BATCH, task=task_id)
         return rows[0][0] if rows else None
 
     async def add_batch(self, task_id: bytes, batch_id: bytes) -> None:
-        """Begin a leader-selected batch."""
+        """Begin a leader-selected batch, which is open. Raises ``IntegrityError`` for an id that was used before."""
         await self.connection.execute(
             insert(BATCHES).values(task_id=task_id, batch_id=batch_id, state=BatchState.OPEN.value)
         )
@@ -82,7 +82,7 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
         return (await self.connection.execute(query)).scalar_one_or_none()
 
     async def batch_counts(self, task_id: bytes) -> dict[str, int]:
-        """Leader-selected batches by state."""
+        """Number of the task's leader-selected batches by state, without the states that no batch is in."""
         rows = await self.connection.execute(
             select(BATCHES.c.state, func.count()).where(BATCHES.c.task_id == task_id).group_by(BATCHES.c.state)
         )
@@ -94,7 +94,7 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
         await self.dialect.run(self.connection, _LOCKED_BATCH, batch=batch_id)
 
     async def collection(self, job_id: bytes) -> CollectionRow | None:
-        """One collection job, or None."""
+        """The collection job in whatever state, deleted ones included, and of whatever task; None for an unknown id."""
         rows = await self._collections(COLLECTIONS.c.job_id == job_id)
         return rows[0] if rows else None
 
@@ -104,7 +104,7 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
         return [_waiting(row) for row in await self.dialect.run(self.connection, _DUE, due=due)]
 
     async def waiting_collection(self, job_id: bytes) -> Waiting | None:
-        """One collection job with what it may wait for, if it is under way."""
+        """One collection job with what it may wait for; None if it is unknown, has ended or was deleted."""
         rows = await self.dialect.run(self.connection, _ONE, job=job_id)
         return _waiting(rows[0]) if rows else None
 
@@ -123,7 +123,8 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
         return [_collection(row) for row in await self.connection.execute(select(*_COLUMNS).where(where))]
 
     async def add_collection(self, row: CollectionRow) -> None:
-        """Store a new collection job."""
+        """Store a new collection job. Raises ``Fatal`` if it begins in a state that it cannot begin in, and
+        ``IntegrityError`` for an id that was used before."""
         COLLECTION_STATES.check(None, row.state)
         await self.connection.execute(insert(COLLECTIONS).values(**_columns(row)))
 
@@ -185,7 +186,6 @@ _LOCKED_BATCH = select(BATCHES.c.seq).where(BATCHES.c.batch_id == bindparam("bat
 
 
 def _collection(row: Any) -> CollectionRow:
-    """The collection job of a row of ``_COLUMNS``."""
     job_id, task_id, state, *others = row
     return CollectionRow(job_id, task_id, CollectionState(state), *others)
 

@@ -147,7 +147,8 @@ class Uploads:
         return HttpResponse(200, {"content-type": _ERRORS}, found)
 
     def _refuse(self, error: Exception, task_id: str) -> HttpResponse:
-        """The problem document of an error."""
+        """An error as its problem document, with the task id. One that is no ``Abort`` is logged and answered as our
+        own fault (503 or 500)."""
         if not isinstance(error, Abort):
             error = own_fault("leader", self._deps, error)
         named = error.task_id

@@ -36,7 +36,8 @@ TURN_SECONDS = 5.0
 
 
 class Forwarding:
-    """Permutes and forwards what is due."""
+    """Fixes a random order of each recipe's messages, once, when others vouch that its interval and ``release_grace``
+    are over, and sends them in this order until the receiver has all."""
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class Forwarding:
         config: ShufflerConfig,
         tokens: Mapping[str, ShownToken],
     ) -> None:
-        """``tokens``: what is shown to each receiver, by its role."""
+        """``tokens``: what this shuffler authenticates with to analyzers and to leaders, by the receiver's role."""
         self._store = store
         self._parties = parties
         self._deps = deps

@@ -100,7 +100,7 @@ class ShufflerTx(OneServerTx, LooksTx):
 
 
 class ShufflerStore(SqlStore[ShufflerTx]):
-    """The shuffler's state in an SQL database."""
+    """The shuffler's database, which all its processes share."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
         super().__init__(url, METADATA, MIGRATIONS, ShufflerTx, mark)

@@ -38,7 +38,7 @@ class YieldReporter:
         deps: ServiceEnv,
         tokens: Mapping[str, ShownToken],
     ) -> None:
-        """``tokens``: what is shown to each receiver, by its role."""
+        """``tokens``: what this shuffler authenticates with to analyzers and to leaders, by the receiver's role."""
         self._yield_looks = YieldLooks(store, deps.clock, deps.entropy)
         self._parties = parties
         self._deps = deps

@@ -82,7 +82,7 @@ class Witness:
 
     @property
     def logs(self) -> Mapping[str, WitnessedLog]:
-        """The logs that are watched, by their origin."""
+        """The configured logs by origin, which is the name of the log's key."""
         return {origin: entry for origin, (_, entry) in self._logs.items()}
 
     async def open(self) -> None:
@@ -93,7 +93,6 @@ class Witness:
         await self._store.open()
 
     async def close(self) -> None:
-        """Close the witness's store."""
         await self._store.close()
 
     def trouble(self) -> str:
