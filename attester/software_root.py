@@ -184,7 +184,8 @@ def _check_validity(chain: Sequence[x509.Certificate], when: datetime.datetime) 
 
 
 def _device_key(leaf: x509.Certificate) -> ec.EllipticCurvePublicKey:
-    """The leaf's P-256 key, if the leaf is a device certificate."""
+    """The P-256 key of a device certificate. Raises ``EvidenceError`` (extension, purpose or curve), and
+    ``x509.ExtensionNotFound`` for a certificate without usages or basic constraints."""
     _check_critical(leaf)
     extensions = leaf.extensions
     purposes = extensions.get_extension_for_class(x509.ExtendedKeyUsage).value

@@ -53,7 +53,8 @@ class _PageSet:
 
 
 class Answers:
-    """The answers to readers, from one store."""
+    """The answers to readers, from one store. Sets of pages are made when a head is asked for, one at a time, and the
+    last ``SETS_KEPT`` of them are kept."""
 
     def __init__(self, store: RecipeStore, shown: Shown, clock: Clock, ended: int, policy: Policy) -> None:
         """``ended``: seconds for which an ended recipe stays live; ``policy``: the operator's."""
@@ -90,7 +91,7 @@ class Answers:
         return _PageSet(size, note, live.since, live.until, rests, digests)
 
     def page(self, digest: bytes) -> bytes | None:
-        """The page with this digest, as long as it is kept; then None."""
+        """The encoded page with this SHA-256; None if it never was in a set, or in none of the last ``SETS_KEPT``."""
         return next((kept.pages[digest] for kept in reversed(self._sets) if digest in kept.pages), None)
 
     async def key_sets(self) -> bytes:

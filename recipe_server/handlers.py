@@ -36,7 +36,8 @@ async def get_checkpoint(request: web.Request) -> web.Response:
 
 
 async def get_tile(request: web.Request) -> web.Response:
-    """GET /tile/<L>/<N>[.p/<W>] and /tile/entries/<N>[.p/<W>]: immutable."""
+    """GET /tile/<L>/<N>[.p/<W>] and /tile/entries/<N>[.p/<W>] (C2SP tlog-tiles): immutable; 404 beyond the present
+    tree."""
     try:
         tile = Tile.parse(request.path.removeprefix("/"))
     except DecodeError as error:
@@ -94,7 +95,7 @@ async def get_recipes(request: web.Request) -> web.Response:
 
 
 async def get_recipe(request: web.Request) -> web.Response:
-    """GET /v1/recipes/{hash}: the recipe in full."""
+    """GET /v1/recipes/{hash}: summary, body, leaf, opt-ins and task id; 404 if the log does not hold the recipe."""
     document = await request.app[RECIPES].recipe(_hash(request))
     if document is None:
         raise web.HTTPNotFound

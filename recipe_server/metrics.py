@@ -96,7 +96,8 @@ def add_log_metrics(
     ledger: LedgerGauge,
     witnesses: Sequence[WitnessDriver],
 ) -> None:
-    """Add the metrics of the log to ``app``."""
+    """Add the log's size, the bytes of stored models, the time of each witness's newest cosignature, and the spent part
+    of each account."""
 
     async def cosigned() -> Reading:
         return {(driver.name,): driver.cosigned for driver in witnesses if driver.cosigned}

@@ -72,7 +72,8 @@ class ModelFiles:
         return is_new
 
     async def piece(self, model: bytes, number: int) -> bytes | None:
-        """Piece ``number`` (from 0) of a stored file, or None."""
+        """Piece ``number`` (from 0) of a stored file, at most ``MODEL_PIECE`` bytes; None if the file is not stored or
+        has fewer pieces."""
         async with self._store.read() as tx:
             return await tx.models.piece(model, number)
 

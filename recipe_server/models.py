@@ -88,7 +88,7 @@ class ModelRows:
         return [Named(bytes(row.model), row.bytes, row.analyst, row.ends_at) for row in rows]
 
     async def put(self, model: bytes, file: bytes) -> None:
-        """Store a file whose SHA-256 is ``model``."""
+        """Store ``file``, unchecked, as pieces. Raises ``IntegrityError`` if it is stored already."""
         rows = [{"model": model, "number": number, "body": body} for number, body in enumerate(pieces_of(file))]
         await self._connection.execute(sa.insert(MODEL_PIECES), rows)
 
@@ -98,7 +98,7 @@ class ModelRows:
         return await self._connection.scalar(sa.select(MODEL_PIECES.c.number).where(*first)) is not None
 
     async def piece(self, model: bytes, number: int) -> bytes | None:
-        """Piece ``number`` (from 0) of a stored file, or None."""
+        """Piece ``number`` (from 0) of a stored file; None if the file is not stored or has fewer pieces."""
         if number >= _MOST_PIECES:
             return None
         at = (MODEL_PIECES.c.model == model, MODEL_PIECES.c.number == number)
@@ -125,6 +125,6 @@ class ModelRows:
 
 
 def _live(gone: int, *columns: sa.Column[Any]) -> sa.Select[Any]:
-    """``columns`` of the live rounds that name a model."""
+    """``columns`` of the rounds that name a model and end after ``gone`` (POSIX seconds)."""
     joined = sa.select(*columns).join(RECIPES, RECIPES.c.hash == ROUND_MODELS.c.recipe_hash)
     return joined.where(RECIPES.c.ends_at > gone)

@@ -38,7 +38,7 @@ def recipe_bytes(leaf_size: int) -> int:
 
 
 def series_bytes(leaf_size: int) -> int:
-    """Room in bytes of a series with the leaf that may end it."""
+    """Room in bytes of a series whose leaf has ``leaf_size`` bytes, with the leaf that may end it."""
     return entry_bytes(leaf_size) + entry_bytes(AGGREGATORS_LEAF)
 
 
@@ -61,7 +61,7 @@ class Taken:
 
     @property
     def left(self) -> int:
-        """Bytes that nobody has taken."""
+        """Bytes of ``CAPACITY`` that neither keys, void leaves nor analysts have taken."""
         return CAPACITY - self.keys - self.voids - sum(self.analysts.values())
 
     def require_keys(self, wanted: int) -> None:

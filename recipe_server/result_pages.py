@@ -27,7 +27,7 @@ class ResultPage:
 
 
 class ResultPages:
-    """The pages of one store's results."""
+    """The pages of one store's results. Full ones are kept, the most recently used up to ``KEPT_BYTES`` together."""
 
     def __init__(self, store: RecipeStore) -> None:
         self._store = store

@@ -22,7 +22,7 @@ async def series_of(tx: RecipeTx, recipe: Recipe) -> Series | None:
 
 
 async def ended_of(tx: RecipeTx, series: Series | None) -> Ended | None:
-    """How a series in the log was ended, if it was."""
+    """How a series in the log was ended by a leaf of its own; None for a series that was not, or is not in the log."""
     logged = None if series is None else await tx.series.find(series.hash)
     if logged is None or logged.end_index is None:
         return None
@@ -30,7 +30,8 @@ async def ended_of(tx: RecipeTx, series: Series | None) -> Ended | None:
 
 
 async def round_before(tx: RecipeTx, recipe: Recipe, series: Series | None) -> Recipe | None:
-    """The recipe that holds the round before this one, if the log has it."""
+    """The recipe that holds the round before this one; None for a first round, for a recipe of no series, and where the
+    log has no such round."""
     if series is None or recipe.series is None or not recipe.series.index:
         return None
     owner = await tx.series.round_owner(series.hash, recipe.series.index - 1)

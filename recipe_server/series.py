@@ -22,7 +22,7 @@ that whoever reads now and then still learns of it."""
 
 
 class SeriesRows:
-    """The series as one transaction sees them."""
+    """The series as one transaction sees them; ``number`` counts a series' rounds from 0."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -47,12 +47,13 @@ class SeriesRows:
         )
 
     async def add_round(self, series_hash: bytes, number: int, recipe: Recipe) -> None:
-        """Record that ``recipe``, which is in the log, is round ``number``."""
+        """Record that ``recipe``, which is in the log, is round ``number``. Raises ``IntegrityError`` if the round or
+        the recipe is recorded already."""
         values = {"series_hash": series_hash, "number": number, "recipe_hash": recipe.hash}
         await self._connection.execute(sa.insert(SERIES_ROUNDS).values(**values))
 
     async def find(self, series_hash: bytes) -> LoggedSeries | None:
-        """The series with this hash, or None."""
+        """The series with this hash (32 bytes), open, over or ended; None if the log does not hold it."""
         row = (await self._connection.execute(sa.select(SERIES).where(SERIES.c.hash == series_hash))).first()
         if row is None:
             return None
@@ -117,13 +118,14 @@ class SeriesRows:
         return held
 
     async def round_owner(self, series_hash: bytes, number: int) -> bytes | None:
-        """Hash of the recipe that is round ``number``, or None."""
+        """Hash (32 bytes) of the recipe that is round ``number``; None while no recipe in the log is."""
         at = (SERIES_ROUNDS.c.series_hash == series_hash, SERIES_ROUNDS.c.number == number)
         owner: bytes | None = await self._connection.scalar(sa.select(SERIES_ROUNDS.c.recipe_hash).where(*at))
         return owner
 
     async def charges(self, account: str, now: float, *, ending_after: int = -1) -> tuple[Charge, ...]:
-        """The charges to an account at ``now`` (POSIX seconds), of series that end after ``ending_after``."""
+        """The charges of an account's series at ``now``, in no order; only of series that end after ``ending_after``
+        (both in POSIX seconds). One that was ended before any round was published is over at once."""
         wanted = (SERIES.c.account == account, SERIES.c.ends_at > ending_after)
         rows = (await self._connection.execute(sa.select(SERIES).where(*wanted))).all()
         states = await self._round_states(wanted, now) if rows else {}
@@ -140,7 +142,8 @@ class SeriesRows:
     async def _round_states(
         self, wanted: tuple[sa.ColumnElement[bool], ...], now: float
     ) -> dict[bytes, list[ChargeState]]:
-        """For each series, the states that its rounds would have by themselves."""
+        """For each series with rounds in the log, the state that each round would have if it were charged by itself.
+        ``wanted``: conditions on ``SERIES``."""
         rounds = sa.join(SERIES_ROUNDS, SERIES, SERIES.c.hash == SERIES_ROUNDS.c.series_hash)
         roles: dict[str, dict[bytes, set[str]]] = {}
         for table in (OPT_INS, VOIDS):

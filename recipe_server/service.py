@@ -133,7 +133,6 @@ class RecipeService:
         return (newest.epoch - MAX_LOOKAHEAD) * seconds, (newest.epoch + 1) * seconds
 
     async def close(self) -> None:
-        """Close the recipe server's store."""
         await self._store.close()
 
     async def publish_leaf(self, data: bytes) -> Published:
@@ -228,7 +227,7 @@ class RecipeService:
         return await self._answers.head()
 
     def page(self, digest: bytes) -> bytes | None:
-        """The page with this digest, as long as it is kept; then None."""
+        """The encoded page with this SHA-256; None once it is no longer kept."""
         return self._answers.page(digest)
 
     async def key_sets(self) -> bytes:

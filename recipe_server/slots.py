@@ -32,7 +32,7 @@ class EpochSlots:
     reserved: Mapping[int, Series] = field(default_factory=dict)
 
     def taken_by(self, analyst: str) -> int:
-        """How many slots the analyst has of this epoch."""
+        """Number of this epoch's slots that the analyst's recipes hold or its series reserve."""
         holders = [name for _, name in self.held.values()]
         return [*holders, *(analyst_of(one) for one in self.reserved.values())].count(analyst)
 

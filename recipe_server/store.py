@@ -69,7 +69,8 @@ class RecipeTx:
         return None if row is None else (row.size, row.note)
 
     async def put_checkpoint(self, size: int, note: bytes) -> None:
-        """Replace the newest checkpoint."""
+        """Put the signed note of the tree of ``size`` entries in place of the one before; ``size`` is not compared with
+        it."""
         await self._connection.execute(sa.delete(CHECKPOINT))
         await self._connection.execute(sa.insert(CHECKPOINT).values(only=1, size=size, note=note))
 
@@ -100,7 +101,9 @@ class RecipeTx:
         return await self.with_nodes(lambda read: {key: read(*key) for key in keys})
 
     async def add_entry(self, index: int, leaf: SignedLeaf, data: bytes, nodes: Iterable[Node]) -> None:
-        """Store an entry and the hashes that it adds to the tree."""
+        """Store the entry at ``index`` with its encoding ``data`` and the hashes that it adds to the tree. Raises
+        ``IntegrityError`` for an index that is taken, or bytes that the log has. Counts as a write that must not be
+        lost."""
         self.spends = True
         digest = hashlib.sha256(data).digest()
         values = {"position": index, "type": leaf.type.value, "leaf": data, "digest": digest}
@@ -123,7 +126,7 @@ class RecipeTx:
         return leaves
 
     async def leaf_range(self, start: int, count: int) -> list[bytes]:
-        """``count`` entries from ``start`` on, in order."""
+        """The encodings of ``count`` entries from index ``start`` on, in order; fewer where the log ends."""
         inside = sa.and_(ENTRIES.c.position >= start, ENTRIES.c.position < start + count)
         statement = sa.select(ENTRIES.c.leaf).where(inside).order_by(ENTRIES.c.position)
         return list((await self._connection.execute(statement)).scalars())
@@ -199,7 +202,7 @@ class RecipeTx:
         return list(censuses.values())
 
     async def recipe_index(self, recipe_hash: bytes) -> int | None:
-        """Index of the recipe's leaf, or None."""
+        """Index in the log of the recipe with this hash (32 bytes), or None if the log does not hold it."""
         return await self._scalar(sa.select(RECIPES.c.position).where(RECIPES.c.hash == recipe_hash))
 
     async def recipes(
@@ -225,7 +228,7 @@ class RecipeTx:
         await self._connection.execute(sa.insert(OPT_INS).values(**values))
 
     async def opt_in_index(self, recipe_hash: bytes, role: str) -> int | None:
-        """Index of the opt-in of ``role``, or None."""
+        """Index in the log of the opt-in of ``role``, or None while that party has not opted in."""
         at = (OPT_INS.c.recipe_hash == recipe_hash, OPT_INS.c.role == role)
         return await self._scalar(sa.select(OPT_INS.c.position).where(*at))
 
@@ -246,7 +249,8 @@ class RecipeTx:
         return model is not None and await self.void_roles(recipe_hash) >= set(form_of(model).opts_in)
 
     async def voids(self, published_after: int) -> list[tuple[int, int]]:
-        """(index, published_at) of the void leaves that were published after ``published_after``."""
+        """(index, time of publication) of the void leaves that were published after ``published_after`` (both times in
+        POSIX seconds), in the order of the log."""
         statement = sa.select(VOIDS.c.position, VOIDS.c.published_at).where(VOIDS.c.published_at > published_after)
         rows = await self._connection.execute(statement.order_by(VOIDS.c.position))
         return [(row.position, row.published_at) for row in rows]
@@ -329,12 +333,11 @@ class RecipeTx:
         await self._connection.execute(sa.insert(RESULTS).values(**values))
 
     async def has_results(self, recipe_hash: bytes) -> bool:
-        """Whether a result of the recipe was released."""
         statement = sa.select(RESULTS.c.number).where(RESULTS.c.recipe_hash == recipe_hash).limit(1)
         return await self._scalar(statement) is not None
 
     async def result_of(self, recipe_hash: bytes, batch_id: str) -> bytes | None:
-        """The body of the result of a batch, or None."""
+        """The published bytes of a batch's result; None while there is none."""
         of = (RESULTS.c.recipe_hash == recipe_hash, RESULTS.c.batch_id == batch_id)
         return await self._scalar(sa.select(RESULTS.c.body).where(*of))
 
@@ -379,6 +382,6 @@ class RecipeStore(DatabaseStore):
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[RecipeTx]:
-        """Read from one consistent view."""
+        """Read from one consistent view, beside the transaction that writes."""
         async with self._database.read() as connection:
             yield RecipeTx(connection)

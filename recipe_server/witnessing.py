@@ -36,7 +36,8 @@ _SIZE = re.compile(rb"(0|[1-9][0-9]{0,18})\n?")
 
 
 class Cosignatures:
-    """The cosignatures of all witnesses under the candidate."""
+    """The witnesses' cosignatures of one tree, the candidate. Once ``quorum`` of them are there, readers are shown the
+    tree with all of them, and the next candidate may be taken."""
 
     def __init__(self, tree: RecipeService, quorum: int) -> None:
         self._tree = tree
