@@ -210,7 +210,7 @@ class Route:
 
     @property
     def acts(self) -> bool:
-        """Whether its requests are acts."""
+        """Whether a request to it may change something, so that it is written to the audit log."""
         return self.takes and not self.computes
 
     @property

@@ -57,7 +57,6 @@ class Problem(enum.Enum):
 
     @property
     def uri(self) -> str:
-        """The URI that names the problem's type."""
         return self.value[0]
 
 

@@ -46,7 +46,7 @@ async def consent(call: Call) -> Reply:
 
 
 async def refuse_change(call: Call) -> Reply:
-    """Refuse a change, so that it is not made."""
+    """Refuse a waiting change; whoever asked for it may do so too. Raises ``Abort`` (404) if it no longer waits."""
     change = await call.admin.consent.refused(call.stored, call.part("id"))
     return Reply(None, 204, target=change.person, detail=words_of(change))
 
@@ -57,7 +57,7 @@ async def asked_reply(tx: AdminTx, change: Change) -> Reply:
 
 
 def words_of(change: Change) -> str:
-    """A change in words, for the audit log."""
+    """A change in words for the audit log: its id, whom it is about, and whether it still waits."""
     waits = ", waits for consent" if change.waits else ""
     return f"change {change.id}: {change.name}: {change.words}{waits}"
 

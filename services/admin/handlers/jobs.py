@@ -18,7 +18,8 @@ COLLECTION = "collection"
 
 
 async def list_jobs(call: Call) -> Reply:
-    """A page of jobs, in the order of ``jobs_of``."""
+    """A page of ``jobs_of``, in that order. The cursor counts jobs, so one that ends meanwhile moves those behind
+    it."""
     after, limit = call.page()
     jobs = await jobs_of(call.admin, call.request.app[STEPS])
     more = len(jobs) > after + limit

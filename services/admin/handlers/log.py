@@ -31,7 +31,7 @@ async def keys(call: Call) -> Reply:
 
 
 async def show_log(call: Call) -> Reply:
-    """The newest checkpoint of the log."""
+    """The newest checkpoint that this service has verified."""
     return Reply(checkpoint_of(await call.admin.followed_log.read()))
 
 
@@ -54,7 +54,7 @@ async def proof(call: Call) -> Reply:
 
 
 def keys_in(live: LiveLog, admin: Admin) -> KeysDocument:
-    """The keys as of now, with the key sets in ``live``."""
+    """The document of the organisation's own keys, and of those of others in ``live`` on which its questions depend."""
     return keys_of(live, admin.config, admin.questions.parties, admin.publishing.signs_with, admin.now)
 
 
@@ -67,13 +67,14 @@ def index_of(log: Seen, text: str) -> int:
 
 
 def checkpoint_of(log: Seen) -> LogDocument:
-    """The newest checkpoint that was read, as a document."""
+    """The checkpoint of ``log`` as a document, with the signed note as it came."""
     note = log.note.decode("utf-8", "replace")
     return LogDocument(origin=log.origin, size=log.size, root=b64url(log.root), checkpoint=note)
 
 
 def entries_of(log: Seen, first: int, limit: int) -> EntryPage:
-    """A page with at most ``limit`` entries from index ``first`` on."""
+    """At most ``limit`` entries from index ``first`` on. Raises ``LookupError`` or ``Fatal`` while the tree is being
+    read again and is smaller than the checkpoint."""
     end = min(first + limit, log.size)
     found = [_entry(index, log.tree.entries[index]) for index in range(first, end)]
     return EntryPage(entries=found, next=str(end) if end < log.size else None)

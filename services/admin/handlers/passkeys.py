@@ -25,13 +25,14 @@ async def list_own(call: Call) -> Reply:
 
 
 async def of_person(call: Call) -> Reply:
-    """A person's passkeys, for administrators."""
+    """A person's passkeys, the oldest first, for administrators. Raises ``Abort`` (404)."""
     await existing(call.stored, call.part("id"))
     return Reply(_list(await call.stored.passkeys(call.part("id"))))
 
 
 async def options(call: Call) -> Reply:
-    """The options from which a browser makes a passkey."""
+    """The WebAuthn options from which a browser makes a passkey; the invitation is checked, and not yet used up. Raises
+    ``Abort`` (403, or 404 without passkeys)."""
     admin, who = call.admin, call.who
     async with admin.store.transaction() as tx:
         asked = await admin.passkeys.registration(tx, who)
@@ -40,7 +41,8 @@ async def options(call: Call) -> Reply:
 
 
 async def register(call: Call) -> Reply:
-    """Register a new passkey with an invitation."""
+    """Register a passkey, which uses up the invitation. The approvals of an approver or administrator count only after
+    the rule's delay. Raises ``Abort`` (403, or 404 without passkeys)."""
     admin, who, body = call.admin, call.who, call.body
     admin.passkeys.require_on()
     await flow.take_invitation(call.stored, body.invitation, who.person, admin.now)
@@ -51,7 +53,8 @@ async def register(call: Call) -> Reply:
 
 
 async def take(call: Call) -> Reply:
-    """Revoke a passkey of a person."""
+    """Revoke a person's passkey. Where passkeys are optional the person may then approve without one, so an approver's
+    approvals count only after the rule's delay. Raises ``Abort`` (404)."""
     try:
         credential = unb64url(call.part("passkey"))
     except DecodeError as error:
@@ -85,7 +88,8 @@ async def check_passkey(call: Call, tx: AdminTx, question: Question, act: str) -
 
 
 def purpose_for(call: Call, question: Question, act: str) -> dict[str, object]:
-    """The purpose that a passkey signs for ``act`` on ``question``."""
+    """What a passkey's challenge is bound to for ``act`` on ``question``: state, revision, and what an approval would
+    bind."""
     binding = call.admin.questions.binding(question)
     return purpose_of(act, call.who.person, question.id, question.state.value, question.revision, binding)
 

@@ -13,7 +13,7 @@ from tacit.service.documents.admin_people import KeyDocument, NewKey, PersonDocu
 
 
 async def list_people(call: Call) -> Reply:
-    """A page of the list of people."""
+    """A page of people, in the order in which they were added."""
     after, limit = call.page()
     people = await call.stored.people(after, limit + 1)
     following = str(people[limit - 1].number) if len(people) > limit else None

@@ -45,7 +45,8 @@ async def create_round(call: Call) -> Reply:
 
 
 async def list_questions(call: Call) -> Reply:
-    """A page of questions, in one state or in all."""
+    """A page of questions in the order in which they were written, of one ``state`` or of all. Raises ``DecodeError``
+    for a state that there is not."""
     after, limit = call.page()
     stated = call.request.query.get("state")
     if stated is not None and stated not in set(QuestionState):
@@ -59,7 +60,7 @@ async def list_questions(call: Call) -> Reply:
 
 
 async def show_question(call: Call) -> Reply:
-    """One question, with its ETag."""
+    """A question with its ETag, which later acts on it send in ``If-Match``. Raises ``Abort`` (404)."""
     question = await call.admin.questions.at(call.stored, call.part("id"), None)
     return replace(await _reply(call, call.stored, question), event=None)
 
@@ -73,18 +74,19 @@ async def edit(call: Call) -> Reply:
 
 
 async def delete(call: Call) -> Reply:
-    """Delete the draft of a question."""
+    """Delete a draft for good. Raises ``Abort``: 404, 409 if it is no draft, 412 and 428."""
     await call.admin.questions.delete(call.stored, call.part("id"), call.tag)
     return Reply(None, 204, target=call.part("id"), event=question_event(call.part("id"), None, 0))
 
 
 async def submit(call: Call) -> Reply:
-    """Submit a question for approval."""
+    """Submit a question for approval. Raises as ``Questions.submit``."""
     return await _reply(call, call.stored, await call.admin.questions.submit(call.stored, call.part("id"), call.tag))
 
 
 async def approve(call: Call) -> Reply:
-    """Approve a question. None of its authors may do so."""
+    """Approve a question in its present text; none of its authors may. Where a passkey is needed, it must have signed
+    for the state before. Raises as ``Questions.approve``, and ``Abort`` (403) for a passkey."""
     before = await call.admin.questions.at(call.stored, call.part("id"), call.tag)
     question = await call.admin.questions.approve(call.stored, call.who, call.part("id"), call.tag)
     words = await passkeys.check_passkey(call, call.stored, before, passkeys.APPROVE)
@@ -163,7 +165,7 @@ async def names_of(tx: PeopleTx, questions: Sequence[Question], others: Iterable
 
 
 def place_of(question: Question) -> SeriesPlace | None:
-    """Which round of a series the question is, if it is one."""
+    """Which round (from 0) of which series the question is; None if it is none."""
     if question.series_hash is None or question.round_index is None:
         return None
     return SeriesPlace(series=question.series_hash, index=question.round_index)

@@ -30,7 +30,7 @@ PATIENCE_SECONDS: Final = 1.0
 
 
 async def list_recipes(call: Call) -> Reply:
-    """A page of the log's recipes."""
+    """A page of the log's recipes in its order; ``question_id`` is set for those that came from a question here."""
     first, limit = call.page()
     found, following = await _page(call.admin, first, limit)
     async with call.admin.store.read() as tx:
@@ -168,7 +168,8 @@ async def collect(call: Call) -> Reply:
 
 
 async def collections(call: Call) -> Reply:
-    """A page of the collector's collections."""
+    """A page of the collector's collections, by recipe and number. Raises ``Abort`` if the collector cannot be
+    asked."""
     after, limit = call.page()
     page = await at_collector(call.admin, "GET", f"/v1/collections?cursor={after}&limit={limit}")
     shown = [CollectionDocument(**one) for one in page["collections"]]
@@ -176,7 +177,8 @@ async def collections(call: Call) -> Reply:
 
 
 async def collection(call: Call) -> Reply:
-    """One collection of the collector."""
+    """The collection with this id, as the collector shows it. Raises ``Abort``: 404, or what asking the collector
+    raises."""
     name = call.part("id")
     if not name.isascii() or not name.replace("-", "").replace("_", "").isalnum():
         raise not_found("collection")

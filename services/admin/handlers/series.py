@@ -16,7 +16,7 @@ async def list_series(call: Call) -> Reply:
 
 
 async def show_series(call: Call) -> Reply:
-    """One series of the log, with its rounds."""
+    """A series of the log, with the rounds that were published. Raises ``Abort`` (404)."""
     return Reply(document_of(await call.admin.followed_log.live(), call.part("hash")))
 
 
@@ -38,7 +38,8 @@ async def censuses(call: Call) -> Reply:
 
 
 def page_of(live: LiveLog, after: int, limit: int) -> SeriesPage:
-    """At most ``limit`` series after the first ``after``."""
+    """At most ``limit`` series in the order of the log, behind the first ``after``; ``next`` is the following
+    ``after``."""
     page = [_document(one, live) for one in live.series[after : after + limit]]
     return SeriesPage(series=page, next=str(after + limit) if len(live.series) > after + limit else None)
 

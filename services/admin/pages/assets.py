@@ -35,7 +35,7 @@ class Asset:
 
 @cache
 def assets() -> dict[str, Asset]:
-    """Every asset by its file name."""
+    """Every static file by name, read once."""
     folder = files("services.admin.pages") / "static"
     return {name: _asset(name, (folder / name).read_bytes()) for name in _TYPES}
 

@@ -42,7 +42,7 @@ class Axis:
 
     @property
     def ticks(self) -> list[tuple[float, str]]:
-        """Positions with their labels."""
+        """(position, label) of every tick, in rising order: at most 7 on a logarithmic axis."""
         return [(self.at(value), figure(value)) for value in (self._decades() if self.log else self._steps())]
 
     def _decades(self) -> list[float]:
@@ -68,7 +68,7 @@ class Axis:
 
 
 def path(points: Iterable[tuple[float, float]]) -> str:
-    """An SVG path through ``points``."""
+    """SVG path data: straight lines through ``points``."""
     return "M" + "L".join(f"{x:g} {y:g}" for x, y in points)
 
 

@@ -66,7 +66,7 @@ class PageRequest:
         return self.principal
 
     def may(self, permission: str) -> bool:
-        """Whether the visitor has the permission."""
+        """Whether somebody is signed in who has the permission of this name."""
         return self.principal is not None and self.principal.may(Permission(permission))
 
     def part(self, name: str) -> str:
@@ -151,7 +151,7 @@ def _require(principal: Principal, permission: Permission) -> None:
 
 
 def refusal_page(request: web.Request, principal: Principal | None, abort: Abort) -> web.Response:
-    """A refusal as a page with the usual layout."""
+    """A refusal as a page in the usual layout, with its status and its headers."""
     admin = request.app[ADMIN]
     text = render("error.html", **_frame(admin, request, principal), problem=abort)
     page = response(text, abort.status)
@@ -181,7 +181,7 @@ def _frame(admin: Admin, request: web.Request, principal: Principal | None) -> d
 
 
 def _with(request: web.Request, headers: Mapping[str, str]) -> web.Request:
-    """A copy of the request with further headers."""
+    """The request with ``headers`` in place of those of the same names."""
     if not headers:
         return request
     both = request.headers.copy()

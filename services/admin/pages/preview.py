@@ -47,12 +47,13 @@ class Preview:
 
     @property
     def refused(self) -> int:
-        """The number of rules that refuse."""
+        """Number of rules that refuse; 0 if they were not checked."""
         return 0 if self.checked is None else sum(not one.passed for one in self.checked.verdicts)
 
 
 async def preview_of(admin: Admin, who: str, form: Mapping[str, str]) -> Preview:
-    """The preview of the survey in ``form``, for the person ``who``."""
+    """The preview of the survey in ``form``; if it cannot be read, only what is wrong in it. ``who``: id of the
+    person."""
     try:
         survey = Survey.from_body(body_of(form))
     except FieldError as error:
@@ -61,7 +62,7 @@ async def preview_of(admin: Admin, who: str, form: Mapping[str, str]) -> Preview
 
 
 async def preview_of_survey(admin: Admin, who: str, survey: Survey) -> Preview:
-    """The preview of a survey, for the person ``who``."""
+    """The preview of a survey that may be incomplete; what it lacks is said in it. ``who``: id of the person."""
     preview = Preview()
     if survey.population is None:
         preview = replace(

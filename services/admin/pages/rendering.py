@@ -78,7 +78,7 @@ def render(template: str, **values: Any) -> str:
 
 
 def response(text: str, status: int = 200, content_type: str = HTML) -> web.Response:
-    """The response with the text of a page, or of a part of one."""
+    """Answer ``text``, of a page or of a part of one, with the headers that every page has."""
     return web.Response(text=text, status=status, content_type=content_type, charset="utf-8", headers=HEADERS)
 
 

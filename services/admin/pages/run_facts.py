@@ -12,7 +12,7 @@ Facts = list[tuple[str, str]]
 
 
 def plan_facts(plan: Plan) -> Facts:
-    """What the plan says."""
+    """(label, value) of what a plan of training says, for readers."""
     training, server = plan.training, plan.server
     local = f"{training.steps:,} of rate {training.learning_rate}, with {training.batch_size or 'all'} examples each"
     facts = [

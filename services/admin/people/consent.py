@@ -112,7 +112,8 @@ class Consent:
         return f"{held} before, {new} from {format_utc(holds_from(changed))}"
 
     async def rule(self, tx: ConsentTx) -> Rule:
-        """The rule that applies now."""
+        """The rule that applies now: ``rule_of`` the stored one, or the configured one before ``settle`` has stored
+        any."""
         kept = await tx.kept_rule()
         return self._configured if kept is None else rule_of(kept, self._now)
 

@@ -116,7 +116,8 @@ def new_invitation(entropy: Entropy) -> tuple[str, bytes]:
 
 
 async def put_invitation(tx: PeopleTx, person_id: str, digest: bytes, now: int) -> Invitation:
-    """Make the invitation with this digest the only valid one of the person."""
+    """Store an invitation with this digest that is valid for ``INVITATION_SECONDS`` from ``now`` (POSIX seconds), in
+    place of the person's earlier one."""
     invitation = Invitation(person_id, now + INVITATION_SECONDS, digest)
     await tx.drop_invitations(person_id=person_id, expired_at=now)
     await tx.add_invitation(invitation)

@@ -117,7 +117,6 @@ class OpenIdClient:
         return self._config.issuer
 
     async def close(self) -> None:
-        """Close all connections to the provider."""
         await self._transport.close()
 
     async def authorization_url(self, proof: Proof) -> str:

@@ -67,7 +67,7 @@ class Passkeys:
 
     @property
     def on(self) -> bool:
-        """Whether this service is configured with passkeys."""
+        """Whether passkeys are registered and checked at all; they may still be optional."""
         return self.mode != "off"
 
     def require_on(self) -> None:

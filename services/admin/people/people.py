@@ -74,7 +74,7 @@ class Principal:
     proof: bytes = field(default=b"", repr=False)
 
     def may(self, permission: Permission) -> bool:
-        """Whether the role has the permission."""
+        """Whether the person's role has the permission (``PERMISSIONS``)."""
         return permission in PERMISSIONS[Role(self.person.role)]
 
 

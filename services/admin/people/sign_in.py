@@ -200,5 +200,5 @@ class SignIn:
         return cookie
 
     async def end(self, tx: PeopleTx, cookie: str) -> None:
-        """End the session with this cookie, if there is one."""
+        """End the session of this cookie; does nothing if it has ended."""
         await tx.drop_sessions(digest=token_digest(cookie))

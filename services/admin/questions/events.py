@@ -45,7 +45,7 @@ class Event:
 
 @dataclass
 class Events:
-    """The listeners, and the events that wait for each of them."""
+    """The open event streams, each with a queue of its own, the oldest first."""
 
     _queues: dict[asyncio.Queue[Event | None], str] = field(default_factory=dict)
 
@@ -79,7 +79,7 @@ class Events:
                 queue.put_nowait(event)
 
     def end(self) -> None:
-        """End all open event streams."""
+        """End every stream: each listener still gets the events that wait for it, and then None."""
         for queue in list(self._queues):
             self._end(queue)
 

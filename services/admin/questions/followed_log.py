@@ -54,7 +54,8 @@ class RecipeIndex:
         return summaries, self._places[end - 1] + 1 if end < len(self._places) else None
 
     def in_full(self, recipe_hash: str, now: float) -> tuple[dict[str, Any], Recipe] | None:
-        """The document of the recipe with this hash, and the recipe itself; None if the log does not have it."""
+        """The document (state as of ``now``, in POSIX seconds) and the recipe with this hash (base64url); None if this
+        reading of the log has none."""
         live = self._by_hash.get(recipe_hash)
         if live is None:
             return None

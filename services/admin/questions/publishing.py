@@ -367,7 +367,8 @@ async def _leaf(fixed: Recipe | Series, key: Signer) -> bytes:
 
 
 def fixed_of(question: Question) -> Recipe | Series:
-    """The recipe that is fixed for the question, or the series that it becomes."""
+    """The recipe that is fixed for the question; of a search or a training run, the series that it becomes. Raises
+    ``DecodeError`` while none is fixed."""
     body = parse_canonical(question.recipe, "recipe")
     return Series.from_body(body) if question.becomes_series else Recipe.from_body(body)
 

@@ -108,7 +108,7 @@ class Questions:
 
     @property
     def parties(self) -> Mapping[str, Parties]:
-        """The parties of new questions, by model."""
+        """The configured parties by model: those of new questions, not of rounds, which have those of their series."""
         return self._parties
 
     def has_analyst(self, parties: Parties) -> bool:

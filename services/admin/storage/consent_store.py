@@ -16,7 +16,7 @@ class ConsentTx(Rows):
     """The part of a transaction that changes which need consent use."""
 
     async def changes(self) -> Sequence[Change]:
-        """All changes, in the order in which they were asked for."""
+        """All stored changes in the order in which they were asked for, past ones too until they are dropped."""
         return [Change(**row) for row in await self._all(sa.select(CHANGES).order_by(CHANGES.c.asked, CHANGES.c.id))]
 
     async def change(self, change_id: str) -> Change | None:
@@ -39,11 +39,11 @@ class ConsentTx(Rows):
         await self._run(sa.delete(CHANGES).where(over))
 
     async def kept_rule(self) -> KeptRule | None:
-        """The stored rule, if there is one."""
+        """The rule that ``put_rule`` stored last; None in a new database."""
         row = await self._one(sa.select(CONSENT_RULE))
         return None if row is None else KeptRule(**row)
 
     async def put_rule(self, rule: KeptRule) -> None:
-        """Store the rule in place of the one before."""
+        """Store the only rule, in place of the one before."""
         await self._run(sa.delete(CONSENT_RULE))
         await self._run(sa.insert(CONSENT_RULE).values(asdict(rule)))

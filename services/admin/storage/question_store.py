@@ -18,7 +18,6 @@ class QuestionsTx(Rows):
     """The part of a transaction that questions use."""
 
     async def question(self, question_id: str) -> Question | None:
-        """The question with this id, or None."""
         row = await self._one(sa.select(QUESTIONS).where(QUESTIONS.c.id == question_id))
         return None if row is None else _question(row)
 
@@ -39,7 +38,8 @@ class QuestionsTx(Rows):
         return {row["recipe_hash"]: row["id"] for row in await self._all(query)}
 
     async def question_of_round(self, series_hash: str, round_index: int) -> Question | None:
-        """The question that is this round of a series, or None."""
+        """The question that asks round ``round_index`` (from 0) of the series with this hash, in any state; None if
+        there is none."""
         own = (QUESTIONS.c.series_hash == series_hash) & (QUESTIONS.c.round_index == round_index)
         row = await self._one(sa.select(QUESTIONS).where(own))
         return None if row is None else _question(row)
@@ -51,7 +51,7 @@ class QuestionsTx(Rows):
         return [row["recipe_hash"] for row in await self._all(query)]
 
     async def question_counts(self) -> Mapping[str, int]:
-        """The number of questions in each state that has any."""
+        """Number of questions by state, without the states that no question is in."""
         rows = await self._all(sa.select(QUESTIONS.c.state, sa.func.count().label("n")).group_by(QUESTIONS.c.state))
         return {row["state"]: int(row["n"]) for row in rows}
 

@@ -65,12 +65,12 @@ class PeopleTx(Rows):
     """The part of a transaction that people, their keys and their sessions use."""
 
     async def person(self, person_id: str) -> Person | None:
-        """The person with this id, or None."""
+        """The person with this id, also a disabled one; None if there is none."""
         row = await self._one(sa.select(PEOPLE).where(PEOPLE.c.id == person_id))
         return None if row is None else Person(**row)
 
     async def person_named(self, name: str) -> Person | None:
-        """The person with this name, or None."""
+        """The person with exactly this name, also a disabled one; None if there is none."""
         row = await self._one(sa.select(PEOPLE).where(PEOPLE.c.name == name))
         return None if row is None else Person(**row)
 
@@ -80,7 +80,7 @@ class PeopleTx(Rows):
         return None if row is None else Person(**row)
 
     async def names(self, person_ids: Collection[str]) -> Mapping[str, str]:
-        """The names of these people, by id."""
+        """Names by id, without the ids that nobody has."""
         query = sa.select(PEOPLE.c.id, PEOPLE.c.name).where(PEOPLE.c.id.in_(sorted(person_ids)))
         return {row.id: row.name for row in await self._connection.execute(query)}
 
@@ -100,7 +100,8 @@ class PeopleTx(Rows):
         return int((await self._connection.execute(sa.select(sa.func.count()).where(active))).scalar_one())
 
     async def add_person(self, person: Person) -> None:
-        """Store a new person with their role."""
+        """Store a new person, who gets the next number. Raises ``IntegrityError`` if the id, name or account is
+        taken."""
         await self._run(sa.insert(PEOPLE).values(columns_of(person)))
 
     async def put_person(self, person: Person) -> None:
@@ -109,17 +110,18 @@ class PeopleTx(Rows):
             raise Fatal("no person has this id")
 
     async def key_holder(self, digest: bytes) -> tuple[ApiKey, Person] | None:
-        """The key with this digest and its owner, or None, in one query."""
+        """The key with this SHA-256 and its person, in one query, whether or not the key is over or the person
+        disabled."""
         row = (await self._connection.execute(_KEYED, {"digest": digest})).first()
         return None if row is None else (ApiKey(**_taken(KEYS, row)), Person(**_taken(PEOPLE, row[len(KEYS.c) :])))
 
     async def keys(self, person_id: str) -> Sequence[ApiKey]:
-        """The person's keys, the oldest first."""
+        """The person's API keys, the oldest first, those that are over too."""
         query = sa.select(KEYS).where(KEYS.c.person == person_id).order_by(KEYS.c.created, KEYS.c.id)
         return [ApiKey(**row) for row in await self._all(query)]
 
     async def add_key(self, key: ApiKey) -> None:
-        """Store a new API key of a person."""
+        """Store a new API key. Raises ``IntegrityError`` if its id or digest is taken."""
         await self._run(sa.insert(KEYS).values(asdict(key)))
 
     async def drop_key(self, person_id: str, key_id: str) -> bool:
@@ -139,16 +141,16 @@ class PeopleTx(Rows):
         await self._run(sa.update(PEOPLE).where(PEOPLE.c.id == person_id).values(password="", identity=None))
 
     async def secret(self, name: str) -> bytes | None:
-        """The service's own secret with this name, or None."""
+        """A key (32 bytes) that the service made for itself; None before it is made."""
         row = await self._one(sa.select(SECRETS.c.value).where(SECRETS.c.name == name))
         return None if row is None else bytes(row["value"])
 
     async def add_secret(self, name: str, value: bytes) -> None:
-        """Store a new secret under this name."""
+        """Store a key that the service made for itself. Raises ``IntegrityError`` if there is one of this name."""
         await self._run(sa.insert(SECRETS).values(name=name, value=value))
 
     async def session(self, digest: bytes) -> Session | None:
-        """The session whose cookie has this digest, or None."""
+        """The session whose cookie has this SHA-256, which may be over; None if none is stored."""
         row = await self._one(sa.select(SESSIONS).where(SESSIONS.c.digest == digest))
         return None if row is None else Session(**row)
 
@@ -170,16 +172,16 @@ class PeopleTx(Rows):
         return await self._run(sa.delete(SESSIONS).where(named))
 
     async def invitation(self, digest: bytes) -> Invitation | None:
-        """The invitation with this digest, or None."""
+        """The invitation with this SHA-256, which may have expired; None if it was used or revoked, or never was."""
         row = await self._one(sa.select(INVITATIONS).where(INVITATIONS.c.digest == digest))
         return None if row is None else Invitation(**row)
 
     async def add_invitation(self, invitation: Invitation) -> None:
-        """Store a new invitation of a person."""
+        """Store an invitation beside those that there are. Raises ``IntegrityError`` if its digest is taken."""
         await self._run(sa.insert(INVITATIONS).values(asdict(invitation)))
 
     async def drop_invitations(self, *, person_id: str, expired_at: int) -> None:
-        """Delete the person's invitations and all that have expired."""
+        """Delete the person's invitations, and everybody's that have expired by ``expired_at`` (POSIX seconds)."""
         over = (INVITATIONS.c.person == person_id) | (INVITATIONS.c.expires <= expired_at)
         await self._run(sa.delete(INVITATIONS).where(over))
 
@@ -202,7 +204,8 @@ class PeopleTx(Rows):
         await self._run(sa.insert(FAILURES).values(asdict(failures)))
 
     async def drop_failures(self, *, account: bytes = b"", last_before: int = 0) -> None:
-        """Delete the account's record and all whose last failure was before ``last_before``."""
+        """Delete the record of the account with this digest, and all whose last failure was before ``last_before``
+        (POSIX seconds). With the default of one argument only the other selects."""
         await self._run(sa.delete(FAILURES).where((FAILURES.c.account == account) | (FAILURES.c.last < last_before)))
 
 
@@ -215,12 +218,12 @@ class PasskeysTx(Rows):
         return [Passkey(**row) for row in await self._all(query)]
 
     async def passkey(self, passkey_id: bytes) -> Passkey | None:
-        """The passkey with this id, or None."""
+        """The passkey with this credential id, whosever it is; None if there is none."""
         row = await self._one(sa.select(PASSKEYS).where(PASSKEYS.c.id == passkey_id))
         return None if row is None else Passkey(**row)
 
     async def add_passkey(self, passkey: Passkey) -> None:
-        """Store a new passkey of a person."""
+        """Store a new passkey. Raises ``IntegrityError`` if anybody has one of its id."""
         await self._run(sa.insert(PASSKEYS).values(asdict(passkey)))
 
     async def put_passkey(self, passkey: Passkey) -> None:
@@ -233,12 +236,13 @@ class PasskeysTx(Rows):
         return await self._run(sa.delete(PASSKEYS).where(named)) == 1
 
     async def challenge(self, challenge: bytes) -> Challenge | None:
-        """The stored record of this challenge, or None."""
+        """The record of this challenge, which may have expired and be another person's; None once it is used or
+        replaced."""
         row = await self._one(sa.select(CHALLENGES).where(CHALLENGES.c.challenge == challenge))
         return None if row is None else Challenge(**row)
 
     async def add_challenge(self, challenge: Challenge) -> None:
-        """Store a new challenge for a passkey."""
+        """Store a challenge beside those that there are. Raises ``IntegrityError`` if the same one is stored."""
         await self._run(sa.insert(CHALLENGES).values(asdict(challenge)))
 
     async def drop_challenges(self, *, person_id: str, expired_at: int) -> bool:
@@ -251,12 +255,12 @@ class AdminTx(QuestionsTx, PeopleTx, PasskeysTx, ConsentTx):
     """A transaction: the parts above, the answers that repeated requests use, and the audit log."""
 
     async def answer(self, key: bytes) -> Answer | None:
-        """The answer stored under this key, or None."""
+        """The answer given under this digest of person and ``Idempotency-Key``; None before, and once it is dropped."""
         row = await self._one(sa.select(ANSWERS).where(ANSWERS.c.key == key))
         return None if row is None else Answer(**row)
 
     async def add_answer(self, answer: Answer) -> None:
-        """Store the answer to a request that may be repeated."""
+        """Store an answer with the audit row of its act. Raises ``IntegrityError`` if there is one under its key."""
         await self._run(sa.insert(ANSWERS).values(asdict(answer)))
 
     async def drop_answers(self, before: int) -> int:
@@ -264,18 +268,19 @@ class AdminTx(QuestionsTx, PeopleTx, PasskeysTx, ConsentTx):
         return await self._run(sa.delete(ANSWERS).where(ANSWERS.c.at < before))
 
     async def last_act(self) -> AuditRow | None:
-        """The newest row of the audit log, or None."""
+        """The newest row of the audit log, to which the next one is chained; None while the log is empty."""
         row = (await self._connection.execute(_ROW.order_by(AUDIT.c.number.desc()).limit(1))).first()
         return None if row is None else _audit_row(row)
 
     async def newest_of(self, what: str) -> AuditRow | None:
-        """The newest row with this kind of act, or None."""
+        """The newest row with this kind of act, whatever its outcome; None if there is none."""
         query = _ROW.where(AUDIT.c.what == what).order_by(AUDIT.c.number.desc()).limit(1)
         row = (await self._connection.execute(query)).first()
         return None if row is None else _audit_row(row)
 
     async def add_act(self, row: AuditRow) -> None:
-        """Append a row to the audit log."""
+        """Append a row with its hash, which the caller has computed. Raises ``IntegrityError`` if its number is
+        taken."""
         values = {"number": row.number, "previous": row.previous, "hash": row.hash, **asdict(row.act)}
         await self._run(sa.insert(AUDIT).values(values))
 
@@ -302,7 +307,7 @@ def _audit_row(row: Sequence[Any]) -> AuditRow:
 
 
 class AdminStore(DatabaseStore):
-    """The admin service's database."""
+    """The admin service's database: questions, people, how they sign in, given answers, and the audit log."""
 
     def __init__(self, url: str, mark: Watermark | None = None) -> None:
         super().__init__(url, METADATA, MIGRATIONS, mark)

@@ -113,7 +113,8 @@ def _form(page_request: PageRequest, problem: Abort | None = None, target: str =
 
 
 def _target(wanted: str) -> str:
-    """A path of this service, or the overview."""
+    """Where to go after signing in: ``wanted`` if it is a path of this service and no sign-in page, otherwise the
+    overview. A browser takes ``//`` and a backslash for another host."""
     if not wanted.isprintable() or "\\" in wanted or not wanted.startswith("/") or wanted.startswith("//"):
         return "/"
     return "/" if urlsplit(wanted).path.startswith(SIGN_IN) else wanted

@@ -16,7 +16,7 @@ from tacit.service.http.paging import DEFAULT_LIMIT
 
 
 async def list_jobs(page_request: PageRequest) -> web.StreamResponse:
-    """A page of jobs, the stuck ones first."""
+    """A page of jobs, the stuck ones first; if the collector cannot be asked, that is shown in their place."""
     return await _page(page_request)
 
 

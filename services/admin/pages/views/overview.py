@@ -18,7 +18,7 @@ WAITING, RELEASES = 20, 6
 
 
 async def overview(page_request: PageRequest) -> web.StreamResponse:
-    """The overview, which is the dashboard's first page."""
+    """The first page: what waits for the visitor, what is in trouble, what is running, and the newest releases."""
     admin, me = page_request.admin, page_request.who.person.id
     async with admin.store.read() as tx:
         counts = await tx.question_counts()
@@ -64,12 +64,12 @@ async def _troubles(page_request: PageRequest, trouble: str) -> list[str]:
 
 
 async def consent(page_request: PageRequest) -> web.StreamResponse:
-    """Consent to the change that the page showed."""
+    """Consent to exactly the change that the page showed: the form holds its digest."""
     await page_request.act("change.consent", {"digest": page_request.form.get("digest", "")})
     raise web.HTTPSeeOther("/")
 
 
 async def refuse(page_request: PageRequest) -> web.StreamResponse:
-    """Refuse the change, so that it is not made."""
+    """Refuse a waiting change, which is then never made."""
     await page_request.act("change.refuse", {})
     raise web.HTTPSeeOther("/")

@@ -17,7 +17,7 @@ async def list_passkeys(page_request: PageRequest) -> web.StreamResponse:
 
 
 async def add(page_request: PageRequest) -> web.StreamResponse:
-    """Register a passkey with an invitation."""
+    """Register a passkey with an invitation; a refusal is shown on the same page."""
     form = page_request.form
     body = {name: form.get(name, "") for name in ("invitation", "label")}
     try:

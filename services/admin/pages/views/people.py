@@ -40,7 +40,7 @@ WAITS = HTTPStatus.ACCEPTED
 
 
 async def list_people(page_request: PageRequest) -> web.StreamResponse:
-    """The list of people, and the form for one more."""
+    """The list of people, and the form with which one is added."""
     return await _list(page_request)
 
 
@@ -61,7 +61,7 @@ async def add(page_request: PageRequest) -> web.StreamResponse:
 
 
 async def show_person(page_request: PageRequest) -> web.StreamResponse:
-    """One person, with the person's keys."""
+    """A person with their keys, passkeys and ways to sign in. Raises ``Abort`` (404)."""
     return await _person(page_request)
 
 
@@ -116,7 +116,7 @@ async def invite(page_request: PageRequest) -> web.StreamResponse:
 
 
 async def unbind(page_request: PageRequest) -> web.StreamResponse:
-    """Unbind the account of the provider."""
+    """Unbind a person's account at the provider, which also revokes their invitation and ends their sessions."""
     await page_request.act("person.unbind")
     raise web.HTTPSeeOther(f"/people/{page_request.part('id')}")
 

@@ -22,7 +22,7 @@ WHAT = "plan"
 
 
 async def new(page_request: PageRequest) -> web.StreamResponse:
-    """The form for a plan that is to be written."""
+    """The empty form of a plan."""
     return await form(page_request, "")
 
 

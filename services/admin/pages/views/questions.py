@@ -287,7 +287,7 @@ def facts_of(asked: Asked) -> list[tuple[str, str]]:
 
 
 def _fact(field: SurveyField, said: str) -> str:
-    """The value of a field, for readers."""
+    """What a field says, for readers: choices by their labels, moments in UTC."""
     if field.path in CHOICES_OF:
         return chosen(said)
     return format_utc(int(said)) if field.value is Value.MOMENT else said

@@ -38,7 +38,8 @@ async def log(page_request: PageRequest) -> web.StreamResponse:
 
 
 async def entry(page_request: PageRequest) -> web.StreamResponse:
-    """One entry, with the proof that it is in the tree."""
+    """An entry of the log with its inclusion proof; one of an unknown type is shown without its contents. Raises
+    ``Abort`` (404)."""
     whole = await page_request.admin.followed_log.read()
     index = index_of(whole, page_request.part("index"))
     leaf = None
@@ -73,7 +74,8 @@ async def keys(page_request: PageRequest) -> web.StreamResponse:
 
 
 async def audit(page_request: PageRequest) -> web.StreamResponse:
-    """A page of the audit log, in order."""
+    """A page of the audit log in order. The whole chain is verified up to ``MOST_VERIFIED`` rows, in a longer log that
+    of the page."""
     after = page_request.cursor()
     async with page_request.admin.store.read() as tx:
         page = await page_of(tx, after, DEFAULT_LIMIT)

@@ -116,7 +116,7 @@ ANSWERS = 6
 
 
 async def list_series(page_request: PageRequest) -> web.StreamResponse:
-    """A page of the log's series."""
+    """A page of the log's series, in its order."""
     after = page_request.cursor()
     page = page_of(await page_request.admin.followed_log.live(), after, DEFAULT_LIMIT)
     return page_request.show("series.html", series=page.series, following=page.next, first=not after)
@@ -136,7 +136,7 @@ async def draft(page_request: PageRequest) -> web.StreamResponse:
 
 
 async def end(page_request: PageRequest) -> web.StreamResponse:
-    """End the series, and show its page again."""
+    """End a series in the log for good; a refusal is shown on the page of the series."""
     try:
         await page_request.act("series.end", {})
     except Abort as problem:
