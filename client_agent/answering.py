@@ -139,11 +139,11 @@ class States(Protocol):
     """The states that a device keeps of watched events (``client_agent.panprivate.watches``)."""
 
     def expect(self, recipe: Recipe) -> None:
-        """Watch for the recipe from now on."""
+        """Watch for the recipe from now on, unless that is done already."""
         ...
 
     def state(self, recipe: Recipe) -> bytes:
-        """The state from which the recipe's answer is made."""
+        """The state from which the recipe's answer is made: the kept one, or that before the first step."""
         ...
 
 
@@ -160,7 +160,7 @@ class KeptStates:
         WATCHED_STATE["plan-of"](recipe)
 
     def ready(self, recipe: Recipe, now: float) -> bool:
-        """Whether the interval has begun."""
+        """Whether the interval has begun at ``now`` (POSIX seconds), so that all steps are over."""
         return now >= recipe.interval.start
 
     def expect(self, recipe: Recipe) -> None:
@@ -180,11 +180,12 @@ class AnswerSources:
     kept: Origin
 
     def of(self, recipe: Recipe) -> Origin:
-        """Where the reply to ``recipe`` comes from."""
+        """Where the reply to ``recipe`` comes from: the kept state of a watched event, or else the device's data."""
         return self.kept if derive.is_watched(recipe) else self.data
 
     async def replies(self, recipes: Sequence[Recipe], seconds: float) -> list[Reply]:
-        """The replies to ``recipes``, in order."""
+        """The replies to ``recipes``, in their order. The data are asked first, then the kept states, each once at
+        most."""
         replies_by_hash: dict[bytes, Reply] = {}
         for origin in (self.data, self.kept):
             own = [recipe for recipe in recipes if self.of(recipe) is origin]

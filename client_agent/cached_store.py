@@ -23,7 +23,7 @@ class KeptStore(AgentStore, Protocol):
     """A store whose whole contents can be read at once."""
 
     async def contents(self) -> MemoryAgentStore:
-        """The whole contents of the store."""
+        """The whole contents of the store at one moment, as a copy."""
         ...
 
     async def close(self) -> None:
@@ -53,7 +53,7 @@ class RememberedStore:
         return await (await self._read()).fact(fact)
 
     async def keep(self, facts: Mapping[Fact, bytes]) -> None:
-        """Replace these values in one transaction."""
+        """Replace these values in one transaction, in the store and then in memory."""
         await self._write(lambda store: store.keep(facts))
 
     async def prefetches(self) -> list[Prefetch]:
@@ -82,7 +82,7 @@ class RememberedStore:
         return await self._write(lambda store: store.decide(entry, spend, draw))
 
     async def draw(self, series_hash: bytes) -> SeriesDraw | None:
-        """The stored draw for a series, or None."""
+        """The stored draw for a series; None if this device has not drawn for it."""
         return await (await self._read()).draw(series_hash)
 
     async def update(self, entry: Entry) -> None:

@@ -112,7 +112,7 @@ class Budget(Frozen):
 
     @property
     def seconds(self) -> int:
-        """Length of the window in seconds."""
+        """Length of the window in seconds: ``days`` of 86,400 each."""
         return self.days * 86400
 
 

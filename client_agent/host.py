@@ -139,7 +139,7 @@ class AgentHost:
                 agent.task = asyncio.ensure_future(self._live(name, agent, common))
 
     async def counts(self) -> Counts:
-        """Count the agents by what they do now."""
+        """Count the agents by what they do now. The contents of a store that cannot be read are not counted."""
         agents = list(self._agents.values())
         working = [agent.store for agent in agents if agent.store is not None and not agent.leaving]
         failed = sum(bool(agent.failure) for agent in agents)

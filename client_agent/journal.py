@@ -73,7 +73,7 @@ class Fact(enum.StrEnum):
 
     @classmethod
     def troubles(cls) -> tuple[Fact, ...]:
-        """The facts that are a ``Trouble``."""
+        """The facts whose value is a ``Trouble``, or empty."""
         return (cls.LOG_TROUBLE, cls.SOURCE_TROUBLE, cls.TOKEN_TROUBLE, cls.MODEL_TROUBLE, cls.STATE_TROUBLE)
 
 
@@ -171,7 +171,7 @@ class AgentStore(Protocol):
         ...
 
     async def keep(self, facts: Mapping[Fact, bytes]) -> None:
-        """Replace these values, all together."""
+        """Replace these values, all or none of them; other facts stay."""
         ...
 
     async def prefetches(self) -> list[Prefetch]:
@@ -202,7 +202,7 @@ class AgentStore(Protocol):
         ...
 
     async def draw(self, series_hash: bytes) -> SeriesDraw | None:
-        """The stored draw for a series, or None."""
+        """The stored draw for a series; None if this device has not drawn for it."""
         ...
 
     async def update(self, entry: Entry) -> None:
@@ -218,7 +218,7 @@ class Trouble:
     what: str
 
     def encode(self) -> bytes:
-        """Encode the trouble as the value of a ``Fact``."""
+        """JSON, for the value of a ``Fact``; see ``decode``."""
         return json.dumps({"since": self.since, "what": self.what}).encode()
 
     @classmethod
@@ -235,7 +235,7 @@ async def note(store: AgentStore, fact: Fact, what: str, now: float) -> None:
 
 
 class MemoryAgentStore:
-    """An ``AgentStore`` in memory."""
+    """An ``AgentStore`` in memory: what it holds is lost with the process."""
 
     errors: ClassVar[tuple[type[Exception], ...]] = (Unavailable,)
 
@@ -300,7 +300,7 @@ class MemoryAgentStore:
         return True
 
     async def draw(self, series_hash: bytes) -> SeriesDraw | None:
-        """The stored draw for a series, or None."""
+        """The stored draw for a series; None if this device has not drawn for it."""
         return self._draws.get(series_hash)
 
     async def update(self, entry: Entry) -> None:

@@ -178,7 +178,7 @@ class SqlAgentStore:
         return await self._file.write(write)
 
     async def draw(self, series_hash: bytes) -> SeriesDraw | None:
-        """The stored draw for a series, or None."""
+        """The stored draw for a series; None if this device has not drawn for it."""
 
         def read(connection: sqlite3.Connection) -> SeriesDraw | None:
             row = connection.execute(f"{_READ_SERIES} WHERE series_hash = ?", (series_hash,)).fetchone()

@@ -37,10 +37,10 @@ LATE_SHARE = 0.25
 
 
 class AttestedDevice(Protocol):
-    """The device's attestation identity."""
+    """The identity with which a device proves itself to the attester."""
 
     def attest(self, binding: bytes) -> Evidence:
-        """Evidence over ``binding`` (32 bytes)."""
+        """Evidence over ``binding`` (32 bytes from ``attestation_binding``)."""
         ...
 
 
@@ -112,7 +112,7 @@ class TokenWallet:
             return due_next
 
     async def held(self, slot: Slot) -> HeldToken | None:
-        """The unspent token of ``slot``, or None."""
+        """The unspent token of ``slot``; None before it was fetched, and after it was spent."""
         prefetch = await self._row(slot)
         if prefetch is None or not prefetch.usable:
             return None

@@ -253,7 +253,7 @@ class SqliteSource:
         return None if row is None else _scalar(row[0], self._config.path)
 
     def metrics(self) -> list[str]:
-        """The metrics of which this database may have a value."""
+        """The metrics that have a query; the database is not read."""
         return list(self._config.queries)
 
 

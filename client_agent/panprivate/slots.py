@@ -64,18 +64,18 @@ class Content(NamedTuple):
 
 
 def slot_size(payload: int) -> int:
-    """Bytes of a slot for ``payload`` bytes of payload."""
+    """Bytes of a slot for ``payload`` bytes of payload: with head and hash, rounded up to whole pages."""
     return -(-(_HEAD.size + payload + _CHECK) // PAGE) * PAGE
 
 
 def encode_slot(content: Content) -> bytes:
-    """The bytes of the slot, padded with zeros."""
+    """The bytes of the slot: head, payload, SHA-256 of both, and zeros up to ``slot_size``."""
     held = _HEAD.pack(_MAGIC, content.number, len(content.payload)) + content.payload
     return (held + hashlib.sha256(held).digest()).ljust(slot_size(len(content.payload)), b"\0")
 
 
 def decode_slot(slot: bytes) -> Content | None:
-    """The content of a slot; ``None`` if the slot is damaged."""
+    """The content of a slot of whole pages; ``None`` if the slot is damaged."""
     magic, number, length = _HEAD.unpack_from(slot)
     end = _HEAD.size + length
     if magic != _MAGIC or slot_size(length) != len(slot):

@@ -44,11 +44,11 @@ class Schedule:
             raise ValueError("a schedule has a start, steps of at least a second, and at least one of them")
 
     def ended(self, now: float) -> int:
-        """How many steps have ended, 0 to ``steps``."""
+        """How many steps have ended at ``now`` (POSIX seconds), from 0 to ``steps``."""
         return max(0, min(self.steps, int((now - self.start) // self.step_seconds)))
 
     def runs(self, now: float) -> bool:
-        """Whether ``now`` is in one of the steps."""
+        """Whether ``now`` (POSIX seconds) is in one of the steps; the end of the last one is not."""
         return self.start <= now < self.start + self.steps * self.step_seconds
 
 
@@ -123,7 +123,7 @@ class EventWatch:
 
     @property
     def file_size(self) -> int:
-        """Size of the file in bytes, which is constant."""
+        """Size of the file in bytes, which is constant; 0 without a file."""
         return self._slots.file_size
 
     @property

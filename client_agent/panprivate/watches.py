@@ -169,7 +169,8 @@ class Watches:
             pass
 
     def ticks(self) -> Iterator[None]:
-        """``tick``, one state at a time."""
+        """``tick``, one state at a time: others may run in between, and a state that is dropped meanwhile is left
+        out."""
         for own, watched in list(self._open.items()):
             if self._open.get(own) is not watched:
                 continue
