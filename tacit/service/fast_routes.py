@@ -40,7 +40,8 @@ def add_fast_route(app: web.Application, route: FastRoute) -> None:
 
 
 def serving(app: web.Application) -> Serving | None:
-    """How the fast server serves the fast routes of ``app``; None where it has none."""
+    """How the fast server serves the fast routes of ``app``, where errors become the answers that aiohttp's routes
+    give; None where it has none."""
     if FAST_ROUTES not in app:
         return None
     routes = app[FAST_ROUTES]

@@ -57,7 +57,7 @@ class Coarse:
         self._shown: dict[Series, int] = {}
 
     def window(self) -> int:
-        """The number of the current window."""
+        """The number of the current window of ``WINDOW_SECONDS``, counted from POSIX time 0."""
         return int(self._clock.now() // WINDOW_SECONDS)
 
     def add(self, series: Series) -> None:
@@ -77,7 +77,7 @@ class Coarse:
         self._shown[series] = self._round(amount)
 
     def show(self, series: Series, rounded: int) -> None:
-        """Show the value to which a level was rounded before."""
+        """Show the value to which a level was rounded before: 0 or more, and cut to a multiple of ``GRANULARITY``."""
         self._shown[series] = max(0, rounded) // GRANULARITY * GRANULARITY
 
     def drop(self, series: Series) -> None:
@@ -139,7 +139,8 @@ class Metrics:
         self._shown |= {one.name: one for one in metrics}
 
     def of_sample(self, name: str) -> Shown:
-        """The metric to which a sample called ``name`` belongs."""
+        """The metric to which a sample called ``name`` belongs, such as a histogram's ``_count`` or ``_bucket``. Raises
+        ``KeyError`` for a sample of none."""
         return self._shown.get(name) or self._shown[name.removesuffix("_count").removesuffix("_bucket")]
 
     def add(self, name: str, read: Source, *, shared: bool = False) -> None:
@@ -290,7 +291,7 @@ def _add_buckets(family: Metric, shown: Shown, counts: Mapping[Series, int]) -> 
 
 
 def number_of(number: Callable[[], float]) -> Source:
-    """The source of a metric without labels."""
+    """The source of a metric without labels: ``number`` is called at each reading."""
 
     async def read() -> Reading:
         return {(): number()}

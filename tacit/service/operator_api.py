@@ -80,7 +80,7 @@ class OperatorRoute:
 
     @property
     def answers(self) -> Mapping[int, type[BaseModel]]:
-        """The model of the body by status."""
+        """The status of its success, with the model of the body."""
         return {self.status: self.model}
 
 
@@ -95,7 +95,8 @@ def about(service: str) -> About:
 
 
 def add_operator_api(site: web.Application, app: web.Application) -> None:
-    """Add the operators' API of ``app`` to ``site``."""
+    """Add the operators' API of ``app`` to ``site``, with its description: all routes but those for a metric that the
+    service does not have."""
     there = [one for one in ROUTES if not one.metric or app[METRICS].has(one.metric)]
     for route in there:
         site.router.add_route(route.method, route.path, _endpoint(route, app))

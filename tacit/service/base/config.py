@@ -146,8 +146,7 @@ class ServiceConfig(Frozen):
 
     def database_url(self, name: str) -> str:
         """SQLAlchemy URL of this service's database ``name``: what ``database_file`` holds, or a file
-        ``{state_dir}/{name}.sqlite3``. Raises ``UsageError`` for a file that is not secret or holds no such URL.
-        """
+        ``{state_dir}/{name}.sqlite3``. Raises ``UsageError`` for a file that is not secret or holds no such URL."""
         if self.database_file is not None:
             return read_database_url(self.database_file)
         if self.storage == "memory":

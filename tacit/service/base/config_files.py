@@ -50,9 +50,7 @@ Config = TypeVar("Config", bound=BaseModel)
 
 
 def load_config(path: Path, model: type[Config]) -> Config:
-    """Read a ``.toml`` file, or else JSON, into ``model``. Raises ``UsageError`` with one line that names
-    the field.
-    """
+    """Read a ``.toml`` file, or else JSON, into ``model``. Raises ``UsageError`` with one line that names the field."""
     try:
         data = _parse(path, read_bounded(path, MOST_BYTES).decode("utf-8"))
         _require_storable(data)

@@ -36,7 +36,7 @@ class TrafficCounters:
         bucket[name] += amount
 
     def answered(self, status: int) -> None:
-        """Count one answer by its status (``status_200``, ...)."""
+        """Count one answer by its status, 100 to 999 (``status_200``, ...). ``KeyError`` for any other."""
         self.add(_STATUS_NAMES[status])
 
     def totals(self) -> dict[str, int]:

@@ -66,8 +66,8 @@ async def run_driver(
     """Run ``driver`` until ``stop`` is set (between two steps) or the task is cancelled.
 
     After a step that processed something the next follows at once; after an idle one the loop waits for ``wake`` or
-    ``idle_seconds``. A step that raises is logged by the name of its error and retried after a pause around twice
-    ``idle_seconds`` that doubles per failure in a row, up to ``LONGEST_PAUSE``, or as long as a peer asked for.
+    ``idle_seconds``. A step that raises is logged by the name of its error and retried after a pause: around twice
+    ``idle_seconds``, doubled with each failure in a row up to ``LONGEST_PAUSE``, or as long as a peer asked for.
     ``told`` is called after every step with its error, or None, and the number of failures in a row. Setting ``again``
     makes it retry at once, whatever the pause; only an operator does this, never a device.
     """

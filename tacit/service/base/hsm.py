@@ -68,7 +68,7 @@ class HsmKey:
 
     @property
     def public(self) -> bytes:
-        """The public half, 32 bytes."""
+        """The public half, 32 bytes, read from the token when this object was made."""
         return self._public
 
     def sign(self, label: bytes, data: bytes) -> bytes:
@@ -171,7 +171,7 @@ def token_of(place: Pkcs11Key) -> pkcs11.Token:
 
 
 def read_pin(place: Pkcs11Key) -> str:
-    """The PIN. Raises ``UsageError``."""
+    """The PIN in ``pin_file``, without white space around it. Raises ``UsageError`` for an empty or unreadable one."""
     try:
         pin = read_secret(place.pin_file).decode().strip()
     except UnicodeDecodeError:

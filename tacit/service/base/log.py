@@ -110,7 +110,7 @@ def set_log_level(level: str) -> None:
 
 
 def log_level() -> str:
-    """The threshold that ``set_log_level`` set."""
+    """The threshold of this process in lower case; "info" until ``set_log_level`` is called."""
     return logging.getLevelName(_Level.value).lower()
 
 
@@ -150,7 +150,7 @@ class Log:
 
 
 def get_logger(service: str) -> Log:
-    """The logger whose lines name ``service``."""
+    """A logger whose lines name ``service``; the threshold is that of the process."""
     return Log(service)
 
 

@@ -17,5 +17,5 @@ class Transactions(Protocol[Tx_co]):
         ...
 
     def read(self) -> AbstractAsyncContextManager[Tx_co]:
-        """Read from one consistent view."""
+        """Read, in the block, from one consistent view of what was committed."""
         ...

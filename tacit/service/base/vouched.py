@@ -160,7 +160,7 @@ class EarlierClock:
         return self._clock.now() if said is None else min(self._clock.now(), said)
 
     async def sleep(self, seconds: float) -> None:
-        """Return once ``seconds`` have passed on the clock."""
+        """Return once ``seconds`` have passed on the clock, whatever others say."""
         await self._clock.sleep(seconds)
 
 
@@ -187,7 +187,8 @@ class Voucher:
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> HttpResponse:
-        """One exchange, as ``Transport.request``."""
+        """One exchange, as ``Transport.request``; notes the Date of the answer, unless caches may keep that for
+        ever."""
         answer = await self._inner.request(method, url, headers=headers, body=body)
         if "immutable" not in answer.headers.get("cache-control", "").lower():
             self.vouched.hear_date(self._who, answer.headers.get("date", ""), answer.headers.get("age", "0"))

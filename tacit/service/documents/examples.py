@@ -37,12 +37,13 @@ class Examples:
         self._known = known
 
     def of_model(self, name: str, *, request: bool = False) -> Any:
-        """An example of the model. A ``request`` has the members that it needs, and those that are given."""
+        """An example of the model: the given one, or one made from its schema. A ``request`` has the members that it
+        needs, and those that are given."""
         return self._known[name] if name in self._known else self._of(self._schemas[name], "", request, 0)
 
     @staticmethod
     def problem(status: int) -> dict[str, Any]:
-        """A refusal with this status."""
+        """The problem document (RFC 9457) of a refusal with this status; for 422 it names the wrong member."""
         document: dict[str, Any] = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status}
         if status == HTTPStatus.UNPROCESSABLE_ENTITY:
             wrong = {"field": "epsilon", "reason": "takes a number above 0 such as 1 or '0.5', not 'much'"}

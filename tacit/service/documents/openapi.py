@@ -74,7 +74,7 @@ class Operation(Protocol):
 
     @property
     def body(self) -> type[BaseModel] | None:
-        """The model of the request's body."""
+        """The model of the request's body; ``None`` without a body."""
         ...
 
     @property
