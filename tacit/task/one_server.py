@@ -81,7 +81,7 @@ class OneServerTask:
 
     @property
     def suite(self) -> hpke.Suite:
-        """The HPKE suite with which reports are sealed."""
+        """The HPKE suite with which reports are sealed; no task is made with one that is not supported."""
         config = self.hpke_config
         return hpke.Suite(config.kem_id, config.kdf_id, config.aead_id)
 
@@ -101,7 +101,7 @@ class OneServerTask:
         return self.recipe_hash + report_id
 
     def url(self, resource: str) -> str:
-        """URL of one of the recipe's resources at the server."""
+        """URL of one of the recipe's resources at the server, whose own URL may end with a slash."""
         return f"{self.server_url.removesuffix('/')}/recipes/{self.task_id_text}/{resource}"
 
     def seal(self, report_id: bytes, contents: Contents, entropy: Entropy) -> OneServerReport:

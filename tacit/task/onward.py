@@ -87,7 +87,7 @@ class ToAnalyzer(Onward):
 
     @classmethod
     def of(cls, bundling: Bundling) -> ToAnalyzer:
-        """The messages of ``bundling``."""
+        """What carries the messages of ``bundling`` to its analyzer."""
         task = bundling.task
         return cls(task.url("chunks"), bundling.message_size, bundling.messages, task.url("looks"))
 
@@ -96,7 +96,7 @@ class ToAnalyzer(Onward):
         return messages
 
     def requests(self, parts: Iterable[bytes], total: int) -> Iterator[bytes]:
-        """A chunk for each part, with its number."""
+        """A chunk for each part, with its number, from 0, and ``total``."""
         return (MessageChunk(at, total, part).encode() for at, part in enumerate(parts))
 
     def receipt(self, status: int, body: bytes) -> Receipt:
@@ -122,7 +122,7 @@ class ToLeader(Onward):
 
     @classmethod
     def of(cls, task: Task, size: int) -> ToLeader:
-        """The reports of ``task``, of ``size`` bytes each."""
+        """What carries the reports of ``task``, of ``size`` bytes each, to its leader."""
         return cls(task.url(Role.LEADER, "reports"), size, 1, task.url(Role.LEADER, "looks"), task.version)
 
     def pieces_like(self, messages: int) -> int:

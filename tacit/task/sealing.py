@@ -21,7 +21,7 @@ def seal_input_share(
     plaintext: PlaintextInputShare,
     entropy: Entropy,
 ) -> HpkeCiphertext:
-    """Client: seal one input share to the aggregator ``role``."""
+    """Client: seal one input share to the aggregator ``role``, bound to the report's metadata and public share."""
     info = task.version.input_share_info(role)
     return _seal(
         task.hpke_config(role), info, input_share_aad(task, metadata, public_share), plaintext.encode(), entropy

@@ -36,7 +36,7 @@ class Bundling:
 
     @property
     def filler(self) -> int:
-        """The number that stands for no cell."""
+        """The number in a message that counts for no cell: one more than the last cell's."""
         return self.task.cells
 
     @property

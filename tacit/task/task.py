@@ -220,7 +220,7 @@ class Task:
         return f"{endpoint.removesuffix('/')}/tasks/{self.task_id_text}/{resource}"
 
     def report_time(self, now: float) -> int:
-        """The time in a report made at ``now`` (POSIX seconds)."""
+        """The time in a report made at ``now`` (POSIX seconds): in units of the task's precision, rounded down."""
         return int(now // self.time_precision)
 
     def too_early(self, time: int, now: float, leeway: float = CLOCK_LEEWAY) -> bool:

@@ -33,7 +33,7 @@ _SIZE = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 def base64_text(data: bytes) -> str:
-    """Standard base64 with padding."""
+    """Standard base64 with padding (RFC 4648 section 4)."""
     return base64.b64encode(data).decode("ascii")
 
 
@@ -87,14 +87,14 @@ class NoteKey:
 
 @dataclass(frozen=True, slots=True)
 class NoteSignature:
-    """One signature line of a note."""
+    """One signature line of a note: the key's name and id (4 bytes), and the signature."""
 
     name: str
     key_id: bytes
     signature: bytes
 
     def line(self) -> str:
-        """The line, with its newline."""
+        """The line as c2sp.org/signed-note writes it, with its newline."""
         return f"\N{EM DASH} {self.name} {base64_text(self.key_id + self.signature)}\n"
 
     @classmethod
@@ -200,7 +200,7 @@ class LogPolicy:
 
     @property
     def origin(self) -> str:
-        """The origin line that every checkpoint of this log has."""
+        """The origin line that every checkpoint of this log has: the name of the log's key."""
         return self.log_key.name
 
     def open(self, note: bytes) -> Checkpoint:

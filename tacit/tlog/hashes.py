@@ -57,7 +57,7 @@ class Hashes:
 
     @classmethod
     def read(cls, read: NodeReader, size: int, block: int) -> Self:
-        """The hashes of ``block``. Raises ``ValueError``."""
+        """The hashes of ``block`` in a tree of ``size`` leaves. ``ValueError`` where the tree has no such block."""
         start, end, further = cls.wanted(size, block)
         leaves = tuple(read(0, index) for index in range(start, end))
         return cls(size, start, leaves, tuple((level, index, read(level, index)) for level, index in sorted(further)))

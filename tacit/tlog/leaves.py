@@ -149,7 +149,8 @@ def leaf_label(leaf_type: LeafType) -> bytes:
 
 
 def sign_leaf(leaf_type: LeafType, body: Mapping[str, Any] | Body, signer: str, key: Signer) -> SignedLeaf:
-    """A leaf of ``body`` signed by ``signer``'s key."""
+    """A leaf of ``body`` in the name of ``signer``, signed with ``key`` over the canonical form. Raises as
+    ``Signer.sign``."""
     plain = body.canonical() if isinstance(body, Body) else dict(body)
     return SignedLeaf(leaf_type, plain, signer, key.sign(leaf_label(leaf_type), canonical_bytes(plain)))
 

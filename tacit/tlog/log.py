@@ -23,8 +23,7 @@ class Node:
 
 
 def nodes_of_append(read: NodeReader, size: int, entry: bytes) -> list[Node]:
-    """The nodes that ``entry`` adds to a tree of ``size`` entries: its leaf and every subtree it
-    completes."""
+    """The nodes that ``entry`` adds to a tree of ``size`` entries: its leaf and every subtree it completes."""
     level, index, current = 0, size, leaf_hash(entry)
     added = [Node(level, index, current)]
     while index & 1:
@@ -35,8 +34,7 @@ def nodes_of_append(read: NodeReader, size: int, entry: bytes) -> list[Node]:
 
 
 def nodes_for_append(size: int) -> list[tuple[int, int]]:
-    """The (level, index) of every node that ``nodes_of_append`` may read at ``size``: the tree's right
-    edge."""
+    """The (level, index) of every node that ``nodes_of_append`` may read at ``size``: the tree's right edge."""
     return range_nodes(0, size)
 
 
@@ -62,11 +60,11 @@ class Tree(Protocol):
         ...
 
     def append(self, entry: bytes) -> int:
-        """Add an entry; returns its index."""
+        """Add an entry; returns its index, counted from 0."""
         ...
 
     def clear(self) -> None:
-        """Remove every entry from the tree."""
+        """Remove every entry, so that the next one has index 0 again."""
         ...
 
 
@@ -81,7 +79,6 @@ class MemoryTree:
 
     @property
     def size(self) -> int:
-        """Number of entries in the tree."""
         return len(self.entries)
 
     def read(self, level: int, index: int) -> bytes:
@@ -93,12 +90,10 @@ class MemoryTree:
         return root_hash(self.read, self.size if size is None else size)
 
     def clear(self) -> None:
-        """Remove every entry from the tree."""
         self._nodes.clear()
         self.entries.clear()
 
     def append(self, entry: bytes) -> int:
-        """Add an entry; returns its index."""
         index = self.size
         for node in nodes_of_append(self.read, index, entry):
             self._nodes[node.level, node.index] = node.hash

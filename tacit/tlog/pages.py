@@ -58,7 +58,7 @@ class Head:
     pages: tuple[bytes, ...]
 
     def encode(self) -> bytes:
-        """The page as the JSON that is served."""
+        """The page as it is served: canonical JSON."""
         return canonical_bytes(
             {"checkpoint": self.checkpoint.decode(), "pages": [b64url(digest) for digest in self.pages]}
         )

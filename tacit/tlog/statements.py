@@ -18,7 +18,7 @@ class OptIn(Body):
     verify_key_confirmation: Hash | None = None
 
     def model_post_init(self, context: Any, /) -> None:
-        """Refuse one of the two without the other."""
+        """Refuse ``seed_id`` without ``verify_key_confirmation``, and the reverse."""
         if (self.seed_id is None) != (self.verify_key_confirmation is None):
             raise ValueError("seed_id and verify_key_confirmation must be given together")
 

@@ -94,14 +94,14 @@ class SoftwareRootStatement:
 
 @dataclass(frozen=True)
 class SoftwareDevice:
-    """A device's attestation identity: certificates (DER, leaf first, without the root) and the leaf's
-    key."""
+    """A device's attestation identity: certificates (DER, leaf first, without the root) and the leaf's key."""
 
     chain: tuple[bytes, ...] = field(repr=False)
     key: ec.EllipticCurvePrivateKey = field(repr=False)
 
     def attest(self, binding: bytes) -> Evidence:
-        """Evidence over ``binding`` (32 bytes from ``attestation_binding``)."""
+        """Evidence over ``binding`` (32 bytes from ``attestation_binding``): the certificates, and a signature by the
+        leaf's key."""
         statement = SoftwareRootStatement(self.chain, self.key.sign(binding, _SIGNATURE))
         return Evidence(SOFTWARE_ROOT, statement.encode())
 

@@ -85,7 +85,7 @@ def extension_data(token: bytes, r_own: bytes, other_hash: bytes) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class TokenExtension:
-    """The decoded extension of one share."""
+    """The decoded extension of one share: the token, the receiver's own secret, and SHA-256 of the other's."""
 
     token: bytes = field(repr=False)
     r_own: bytes = field(repr=False)

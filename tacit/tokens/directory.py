@@ -26,8 +26,7 @@ def padded_b64url(data: bytes) -> str:
 
 
 def unpad_b64url(text: str, what: str) -> bytes:
-    """Inverse of ``padded_b64url``; absent padding is accepted, wrong padding is not. Raises
-    ``DecodeError``."""
+    """Inverse of ``padded_b64url``; absent padding is accepted, wrong padding is not. Raises ``DecodeError``."""
     bare = text.rstrip("=")
     if len(text) - len(bare) not in {0, -len(bare) % 4}:
         raise DecodeError(f"{what} has wrong base64 padding")
@@ -59,7 +58,7 @@ class IssuerDirectory:
     keys: tuple[DirectoryKey, ...]
 
     def encode(self) -> bytes:
-        """Encode the directory as its JSON document."""
+        """The directory's JSON document; what a key does not state is left out."""
         keys: list[dict[str, object]] = []
         for key in self.keys:
             entry: dict[str, object] = {

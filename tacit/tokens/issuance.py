@@ -29,8 +29,7 @@ from tacit.tokens.structures import (
 
 @dataclass(frozen=True)
 class PendingToken:
-    """A token that waits for its signature: request, nonce, challenge digest, key id and the unblinding
-    factor."""
+    """A token that waits for its signature: request, nonce, challenge digest, key id and the unblinding factor."""
 
     request: TokenRequest = field(repr=False)
     nonce: bytes = field(repr=False)

@@ -33,19 +33,18 @@ class IssuerKey:
 
     @classmethod
     def generate(cls, bits: int = TOKEN_KEY_BITS) -> IssuerKey:
-        """A fresh key. The primes come from the cryptographic library's own generator, seeded by the
-        system."""
+        """A fresh key. The primes come from the cryptographic library's own generator, seeded by the system."""
         return cls.from_private_key(rsa.generate_private_key(PUBLIC_EXPONENT, bits))
 
     @classmethod
     def from_private_key(cls, key: rsa.RSAPrivateKey) -> IssuerKey:
-        """Take the factors from a loaded key."""
+        """The key whose factors are those of a loaded one; its numbers are not checked here."""
         numbers = key.private_numbers()
         return cls._from_factors(TokenKey.from_public_key(key.public_key()), mpz(numbers.p), mpz(numbers.q))
 
     @classmethod
     def from_primes(cls, p: int, q: int, e: int = PUBLIC_EXPONENT) -> IssuerKey:
-        """The key of two primes, of any size."""
+        """The key of two primes, of any size; whether they are prime is not checked."""
         public = rsa.RSAPublicNumbers(e, p * q).public_key()
         return cls._from_factors(TokenKey.from_public_key(public), mpz(p), mpz(q))
 

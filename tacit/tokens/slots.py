@@ -30,7 +30,7 @@ _SIGNED_SIZE = TOKEN_SIZE - AUTHENTICATOR_SIZE
 
 @dataclass(frozen=True, slots=True, order=True)
 class Slot:
-    """One slot of one epoch of one issuer."""
+    """One slot of one epoch of one issuer; sorted by issuer, epoch and slot."""
 
     issuer: str
     epoch: int
@@ -48,8 +48,7 @@ def slot_challenge(slot: Slot) -> TokenChallenge:
 
 
 class TokenVerifier:
-    """Checks tokens of one slot against that slot's key. Loads the key once; safe to share between
-    threads."""
+    """Checks tokens of one slot against that slot's key. Loads the key once; safe to share between threads."""
 
     def __init__(self, token_key_spki: bytes, slot: Slot) -> None:
         """Raises ``DecodeError`` where the key is not a token key of type 0x0002."""
@@ -76,7 +75,7 @@ class TokenVerifier:
         return parsed
 
     def takes(self, token: bytes) -> bool:
-        """Whether ``parse`` accepts the token."""
+        """Whether ``parse`` accepts the token; it is not decoded for that."""
         facts = token[_NONCE.stop : _SIGNED_SIZE]
         return len(token) == TOKEN_SIZE and facts == self._facts and token.startswith(self._type)
 

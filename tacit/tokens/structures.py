@@ -105,7 +105,7 @@ class Token:
         return BLIND_RSA_2048
 
     def authenticator_input(self) -> bytes:
-        """The 98 bytes that the authenticator signs."""
+        """The 98 bytes that the authenticator signs: everything before it in the token (RFC 9577 section 2.2)."""
         return token_input(BLIND_RSA_2048, self.nonce, self.challenge_digest, self.token_key_id)
 
     def encode(self) -> bytes:
