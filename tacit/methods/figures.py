@@ -56,7 +56,7 @@ def delta_form(value: float | str) -> str:
 
 
 def interval(estimate: float, stderr: float) -> tuple[float, float]:
-    """The two ends of the 95 % interval."""
+    """The lower and the upper end of the 95 % interval; neither is clipped."""
     return estimate - NORMAL_95 * stderr, estimate + NORMAL_95 * stderr
 
 
@@ -83,8 +83,7 @@ def has_population(document: Mapping[str, Any]) -> bool:
 
 
 def share_texts(document: Mapping[str, Any]) -> list[str]:
-    """Each row's share of the devices that answered, in per cent with its 95 % error; empty if not all have
-    one."""
+    """Each row's share of the devices that answered, in per cent with its 95 % error; empty if not all have one."""
     found = answers(document)
     if not found or any("share" not in row for row in found):
         return []

@@ -89,7 +89,7 @@ class Engine(ABC, Generic[Searched]):
 
 
 class TreeEngine(Engine[AffineHashing]):
-    """Affine hashing on a tree of prefixes."""
+    """Searches reports of affine hashing level by level, down a tree of prefixes (``tacit.succinct.tree``)."""
 
     NAME = "tree"
 
@@ -124,7 +124,7 @@ class TreeEngine(Engine[AffineHashing]):
         return Ranking(items, listed, least, FALSE_POSITIVE_RATE, max(1.0, rest), CONFIDENCE, outside)
 
     def expected(self, reports: float, design: SampleDesign) -> tuple[float, float]:
-        """See ``expected_threshold``."""
+        """``expected_threshold`` of the method: with the usual number of candidates."""
         return expected_threshold(self.method, reports, design)
 
     def _checked(self, document: Any, reports: int) -> Found:
@@ -151,12 +151,12 @@ class PaperEngine(Engine[PaperHistogram]):
 
     @property
     def report_bits(self) -> int:
-        """Whether the report of the public bytes is accepted."""
+        """One: whether the report of the public bytes is accepted."""
         return 1
 
     @property
     def domain_bits(self) -> int:
-        """Those of the code's message."""
+        """Bits of an item, which is the message of the code."""
         return self.method.bits
 
     def search(self, records: Iterable[bytes]) -> dict[str, Any]:
@@ -198,7 +198,7 @@ class PaperEngine(Engine[PaperHistogram]):
         return Ranking(items[:passing], listed, least * total, BETA / 3, below, CONFIDENCE - BETA, outside)
 
     def expected(self, reports: float, design: SampleDesign) -> tuple[float, float]:
-        """From the expected number of accepted reports."""
+        """The oracle's error bound as the threshold, and the error, both at the expected number of accepted reports."""
         accepted = max(1, round(reports * self.method.one_bit.accepted))
         estimator = SuccinctHistogramEstimator(self.method)
         total = estimator.total(accepted, design)

@@ -63,7 +63,7 @@ class Collected:
 
 
 class Prefixes(Protocol):
-    """Which prefixes the items of a domain have."""
+    """A domain, as far as a search has to know it: which prefixes its items have."""
 
     def holds(self, prefix: int, bits: int) -> bool:
         """Whether an item of the domain begins with these bits."""

@@ -110,7 +110,7 @@ class ShuffledEstimator(Estimator[ShuffledCounts]):
 
 @dataclass(frozen=True)
 class ZsumEstimator(ShuffledEstimator):
-    """Totals of at most n are 0."""
+    """Totals of at most n count as 0: a cell that nobody has never has more."""
 
     def cut_at(self, n: int) -> int:
         """n: a cell that nobody has never has more."""
@@ -119,7 +119,7 @@ class ZsumEstimator(ShuffledEstimator):
 
 @dataclass(frozen=True)
 class FlippedEstimator(ShuffledEstimator):
-    """Totals that noise alone could have are 0."""
+    """Totals that noise alone could have count as 0."""
 
     def cut_at(self, n: int) -> int:
         """The largest total that noise alone may well have in one of the cells."""

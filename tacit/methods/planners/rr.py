@@ -20,7 +20,7 @@ class BitPlanner(LocalPlanner[RrT]):
     """Searches by the exact delta of one count."""
 
     def exceeds(self, epsilon: float, epsilon0: float, n: int, delta: float) -> bool:
-        """Decided with one composition of the others."""
+        """See ``LocalPlanner.exceeds``: by the composition of the others that is usually the worst."""
         return exceeds_one_cell(epsilon, rr_flip(epsilon0), n, delta)
 
 

@@ -39,7 +39,7 @@ class ShuffledPlanner(Planner[CountsT]):
 
 @dataclass(frozen=True)
 class ZsumPlanner(ShuffledPlanner[Zsum]):
-    """The noise rate alone."""
+    """Searches the noise rate alone."""
 
     def tuned(self, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Zsum:
         """The method with the least noise at which the totals of n devices are (epsilon, delta)-private."""
@@ -48,7 +48,7 @@ class ZsumPlanner(ShuffledPlanner[Zsum]):
 
 @dataclass(frozen=True)
 class UnbiasedPlanner(ShuffledPlanner[Unbiased]):
-    """The noise rate, and the bound on a device's messages."""
+    """Searches the noise rate, and then the bound on a device's messages."""
 
     def tuned(self, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Unbiased:
         """The method with the least noise at which the totals of n devices are (epsilon, delta)-private, and the least

@@ -22,7 +22,7 @@ class RapporPlanner(LocalPlanner[Rappor]):
     """Searches by the exact delta of two counts."""
 
     def exceeds(self, epsilon: float, epsilon0: float, n: int, delta: float) -> bool:
-        """Decided with one composition of the others."""
+        """See ``LocalPlanner.exceeds``: by the composition of the others that is usually the worst."""
         return exceeds_two_cells(epsilon, rappor_flip(epsilon0), n, delta)
 
     def tuned(self, shape: Shape, epsilon: Decimal, n: int, delta: float) -> Rappor:

@@ -19,7 +19,7 @@ CountsT_co = TypeVar("CountsT_co", bound=ShuffledCounts, covariant=True)
 
 @dataclass(frozen=True)
 class ShuffledRandomiser(Randomiser[CountsT_co]):
-    """The number of messages per cell."""
+    """Draws how many messages a device sends about each cell: its own, and noise."""
 
     @abstractmethod
     def dummy(self, entropy: Entropy, /) -> list[int]:

@@ -14,7 +14,7 @@ from tacit.ports import Entropy
 
 @dataclass(frozen=True)
 class SuccinctHistogramRandomiser(Randomiser[PaperHistogram]):
-    """One bit about public bytes."""
+    """Draws public bytes, and the bit that says whether the server is to count what follows from them."""
 
     DRAWS = Draws(
         "u = 16 bytes; d < the threshold of u and the item (docs/device.md): 1; else 0",

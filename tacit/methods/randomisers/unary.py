@@ -74,13 +74,13 @@ class UnaryRandomiser(Randomiser[UnaryEncoding]):
 
 @dataclass(frozen=True)
 class RapporRandomiser(UnaryRandomiser):
-    """All bits flip alike."""
+    """Flips every bit with probability ``1 / (e^(epsilon0 / 2) + 1)``."""
 
     DRAWS = _draws("bit i = (i = v) xor (d_i >= T(epsilon0 / 2, 1))")
 
 
 @dataclass(frozen=True)
 class OueRandomiser(UnaryRandomiser):
-    """The own bit is a fair coin."""
+    """Sends a fair coin as the own bit, and as any other a 1 with probability ``1 / (e^epsilon0 + 1)``."""
 
     DRAWS = _draws("bit v = (d_v < 2^127), any other bit i = (d_i >= T(epsilon0, 1))")

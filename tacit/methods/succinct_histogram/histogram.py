@@ -116,7 +116,7 @@ class PaperHistogram(LocalMethod):
 
     @property
     def cells(self) -> int:
-        """The values of a report's bit."""
+        """2: a report has one bit."""
         return 2
 
     def output_probabilities(self) -> tuple[Fraction, Fraction]:

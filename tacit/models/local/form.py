@@ -46,7 +46,7 @@ class Local(Form):
     closes: ClassVar[tuple[str, ...]] = ("interval_end",)
 
     def answers_by(self, method: type[Method]) -> bool:
-        """Methods whose single reports hide the answer."""
+        """Whether single reports of ``method`` hide the answer by themselves."""
         return method.IS_LOCAL
 
     def claim(self, reports: Reports, sample: Sample, *, n: int, delta: float) -> Claim:

@@ -49,7 +49,7 @@ class HashedReports(Reading):
         return Read(self.packing.unpack(payload), payload)
 
     def search(self, records: Iterable[bytes]) -> dict[str, Any]:
-        """What the method's engine finds."""
+        """What the method's engine finds in the records, as JSON (``Engine.search``)."""
         return self.engine.search(records)
 
 

@@ -56,6 +56,6 @@ class MixingServer(ServerSide):
         return SealedReports(recipe.interval.start // recipe.batch.time_precision)
 
     def onward(self, recipe: Recipe, slot_key: bytes) -> Onward:
-        """Whole reports, to the leader."""
+        """The sealed reports as they are, to the leader."""
         task = task_of(recipe, slot_key)
         return ToLeader.of(task, report_size(task))

@@ -70,7 +70,7 @@ class ShufflerServer(ServerSide):
     """The shuffler's side of model ``shuffled``."""
 
     def onward(self, recipe: Recipe, slot_key: bytes) -> Onward:
-        """Single messages, to the analyzer."""
+        """The messages of all bundles one by one, to the analyzer."""
         return ToAnalyzer.of(bundling_of(recipe, slot_key))
 
     def task(self, recipe: Recipe, slot_key: bytes) -> OneServerTask:
