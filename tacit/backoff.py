@@ -23,15 +23,14 @@ _DOUBLINGS = 64
 
 
 def uniform(entropy: Entropy, low: float, high: float) -> float:
-    """A uniform number in [low, high)."""
+    """A uniform number in [low, high), from 8 bytes of ``entropy``; rounding makes it ``high`` once in 2^54 draws."""
     return low + (high - low) * (int.from_bytes(entropy(8), "big") / 2**64)
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Pauses in seconds after failures in a row: around ``first``, doubled with each failure, up to around
-    ``longest``; each is uniform between half and one and a half of that. Raises ``ValueError`` unless both are above
-    zero."""
+    """Pauses in seconds after failures in a row: around ``first``, doubled with each failure, up to around ``longest``;
+    each is uniform between half and one and a half of that. Raises ``ValueError`` unless both are above zero."""
 
     first: float
     longest: float

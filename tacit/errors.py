@@ -67,7 +67,7 @@ class FieldError(UsageError):
 
     @property
     def every(self) -> tuple[FieldError, ...]:
-        """All that is wrong, itself first."""
+        """This error, and then ``others``."""
         return (self, *self.others)
 
 

@@ -126,7 +126,7 @@ class ServerContext:
         return _nonce_size(self._suite) + hpke.TAG_SIZE
 
     def encapsulate_response(self, response: bytes, entropy: Entropy) -> bytes:
-        """The encapsulated response for the BHTTP bytes ``response``."""
+        """The encapsulated response (RFC 9458 section 4.4) for the BHTTP bytes ``response``."""
         nonce = entropy(_nonce_size(self._suite))
         secret = self._recipient.export(_RESPONSE_LABEL, len(nonce))
         key, aead_nonce = _response_keys(self._suite, secret, self.enc, nonce)

@@ -91,7 +91,7 @@ class Transport(Protocol):
 
 
 class Exchange(NamedTuple):
-    """A POST that is to be sent."""
+    """A POST that is to be sent, perhaps together with others."""
 
     url: str
     headers: Mapping[str, str]

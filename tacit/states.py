@@ -70,7 +70,7 @@ class States(Generic[S]):
 
     @property
     def lasting(self) -> frozenset[S]:
-        """The states that are not final."""
+        """The states that are not final: those from which the table has a move."""
         return frozenset(state for state in self.states if not self.is_final(state))
 
     def diagram(self) -> str:

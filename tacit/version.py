@@ -55,8 +55,7 @@ class DapVersion:
         return self.report_codes[self.sent_as[error]] if code is None else code
 
     def error_of(self, code: int) -> ReportError:
-        """The error that a peer means by ``code``. Raises ``DecodeError`` for a code that the version does not
-        have."""
+        """The error that a peer means by ``code``. Raises ``DecodeError`` for a code that the version does not have."""
         found = self._errors.get(code)
         if found is None:
             raise DecodeError(f"{self.name} has no report error {code}")

@@ -49,7 +49,7 @@ def shuffled_sample(e0: float, n: int, q: float, delta: float) -> Quantities:
 
 
 def rr_exact_sum(e0: float, n: int, delta: float) -> Quantities:
-    """The exact count of n randomised bits."""
+    """The exact epsilon, ``e0`` at most, of the count of n bits that were each flipped with probability ``flip``."""
     flip = rr_exact.rr_flip(e0)
     return {"epsilon": min(e0, rr_exact.epsilon_one_cell(flip, n, delta)), "flip": flip}
 

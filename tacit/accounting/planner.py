@@ -23,8 +23,7 @@ from tacit.models.secure_aggregation.form import SecureAggregation
 def alternatives(needs: Requirements, stderr: float | None = None) -> list[Alternative]:
     """Return every alternative, each at one sampling rate: the rate with the fewest contributions that keeps the error
     within ``stderr``, or the most accurate rate where none does or no ``stderr`` is given. The most accurate
-    alternative comes first; those that cannot meet the requirements are left out.
-    """
+    alternative comes first; those that cannot meet the requirements are left out."""
     found = [central(needs)]
     summed = (ways_to_aggregate(needs), *(ways_to_sample(needs, method) for method in methods_for(needs.shape)))
     for some in (*summed, *(ways_to_shuffle(needs, method) for method in shuffled_methods(needs))):
@@ -45,8 +44,7 @@ def proposal(
     """Choose, from the result of ``alternatives``, a way of the wanted ``model`` that policy allows: the one with the
     fewest contributions within ``stderr``, or the most accurate one without ``stderr``. Raises ``Refusal``:
     ``no-local-guarantee`` where only noise shares would do, ``population-too-small``, or ``accuracy-unreachable`` with
-    the error that can be reached. ``least_batch``: the least batch size of policy, for the words of a refusal.
-    """
+    the error that can be reached. ``least_batch``: the least batch size of policy, for the words of a refusal."""
     allowed = [one for one in found if one.available]
     if not allowed:
         raise _nothing([one for one in found if one.form == model], least_batch)

@@ -25,8 +25,7 @@ class Requirements:
     ``allow_unbounded_local`` allows reports without a local guarantee, ``min_batch_size`` is the least batch;
     ``max_epsilon_half`` caps the claim at B/2 (0: twice epsilon, at least 2), ``max_with_relay`` and
     ``max_half_with_relay`` cap both claims without sampling (P17), ``max_messages`` what a device sends behind a
-    shuffler. ``model``: that of the recipe; ways of other models are for comparison.
-    """
+    shuffler. ``model``: that of the recipe; ways of other models are for comparison."""
 
     population: int
     cells: int

@@ -145,7 +145,7 @@ class OutcomesTx:
             )
 
     async def rejections(self, task_id: bytes) -> dict[str, int]:
-        """Rejected reports by cause."""
+        """How many reports of the task were rejected, by cause; a cause without any is left out."""
         table = self.common.rejections
         rows = await self.connection.execute(
             select(table.c.cause, table.c["count"]).where(table.c.task_id == task_id).order_by(table.c.cause)

@@ -112,7 +112,8 @@ class Voids:
         self._log = get_logger(identity.role_name)
 
     def due(self, rows: Iterable[TaskRow]) -> list[TaskRow]:
-        """The rows that ``step`` has to consider now."""
+        """The rows that ``step`` has to close or to offer a void leaf for: over for long enough, and not in a pause
+        after a failure."""
         past = self._deps.vouched.past()
         return [row for row in rows if self._offers.is_due(row.recipe_hash) and self._is_due(row, past)]
 

@@ -87,7 +87,7 @@ class YieldTask(ServedTask, Protocol):
 
 
 class YieldParty(Served, Protocol):
-    """A server's view of such a task."""
+    """One server's view of a task whose looks are given out."""
 
     @property
     def task(self) -> YieldTask: ...
@@ -106,7 +106,7 @@ class LookTx(OpenTx, CountingTx, Protocol):
 
 
 class YieldLooks:
-    """Gives out how far tasks are filled."""
+    """Gives out how far tasks are filled: a few looks at each count, rounded with noise, the same for everybody."""
 
     def __init__(self, store: SharedStore[LookTx], clock: Clock, entropy: Entropy) -> None:
         self._store = store

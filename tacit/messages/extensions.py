@@ -24,9 +24,8 @@ def unknown_types(extensions: Sequence[Extension], known: Collection[int]) -> li
 
 
 def check_report_extensions(public: Sequence[Extension], private: Sequence[Extension], known: Collection[int]) -> None:
-    """Input share validation, rules 5 to 7 (DAP-18): every type known, in order, at most once over
-    both lists. Raises ``ReportRejected``: ``UNSUPPORTED_EXTENSION`` (DAP-18 says ``INVALID_MESSAGE`` for it) or
-    ``INVALID_MESSAGE``."""
+    """Input share validation, rules 5 to 7 (DAP-18): every type known, in order, at most once over both lists. Raises
+    ``ReportRejected``: ``UNSUPPORTED_EXTENSION`` (DAP-18 says ``INVALID_MESSAGE`` for it) or ``INVALID_MESSAGE``."""
     if unknown_types(public, known) or unknown_types(private, known):
         raise ReportRejected(ReportError.UNSUPPORTED_EXTENSION, "extension-unknown")
     types = [extension.extension_type for extension in (*public, *private)]

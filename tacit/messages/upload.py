@@ -71,8 +71,7 @@ class UploadRequest(Struct):
 
 @dataclass(frozen=True, slots=True)
 class ReportUploadStatus(Struct):
-    """Why one report of an upload was not accepted (17 bytes). ``write`` and ``read`` have the codes of
-    DAP-18."""
+    """Why one report of an upload was not accepted (17 bytes). ``write`` and ``read`` have the codes of DAP-18."""
 
     report_id: bytes
     error: ReportError

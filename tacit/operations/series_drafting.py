@@ -60,8 +60,8 @@ def drafted_series(
 
 
 def _rhythm(recipe: Recipe, live: LiveLog, rounds: int, epoch_seconds: int) -> tuple[int, int]:
-    """The most rounds in an epoch that leave each its pause, begin whole minutes apart, are over with the epoch, and
-    have a free slot each from the recipe's on, with the seconds from one to the next. If all rounds fit into what is
+    """The most rounds in an epoch, with the seconds from one to the next: each has its pause and a free slot (from the
+    recipe's on), begins whole minutes after the one before, and is over with the epoch. If all rounds fit into what is
     left of the first epoch, they share that out."""
     token, window = recipe.token, recipe.interval.duration
     directory = live.directory(token.issuer, token.epoch)

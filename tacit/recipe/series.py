@@ -77,8 +77,8 @@ LOG_SIGNER = "log"
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a series was ended: ``index`` of the leaf that says so, and the POSIX second ``until`` which the last of its
-    rounds before that is asked, as far as is known (0 without one)."""
+    """How a series was ended: by the leaf at ``index``. ``until``: the POSIX second at which the last of its rounds
+    ends that came before that leaf, as far as is known (0 without one)."""
 
     index: int
     until: int

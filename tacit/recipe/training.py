@@ -108,8 +108,8 @@ class Training(Part):
     quantile: Quantile | None = None
 
     def model_post_init(self, context: Any, /) -> None:
-        """Refuse a model that no recipe can hold, a projection to more than it has, and a learning rate beyond all
-        sense."""
+        """Refuse a model that no recipe can hold, a projection to no fewer entries than it has, and a learning rate
+        above ``MAX_LEARNING_RATE``."""
         if max(self.parameters, self.length) > MAX_ENTRIES:
             raise wrong("architecture", f"has {self.parameters} entries, and a recipe can hold {MAX_ENTRIES}")
         if self.projection is not None and self.projection.entries >= self.parameters:
@@ -146,7 +146,7 @@ class RoundModel(Part):
     model: Hash
 
     def model_post_init(self, context: Any, /) -> None:
-        """Refuse a clip beyond all sense."""
+        """Refuse a clip above ``MAX_CLIP``."""
         if exact(self.clip) > MAX_CLIP:
             raise wrong("clip", f"must be at most {MAX_CLIP}")
 

@@ -41,10 +41,9 @@ def account_chargeable(recipe: Recipe, policy: Policy, context: Context) -> str 
 
 
 def budget_left(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """In every period that the recipe's interval touches, its claim (a) and those of the recipes charged beside it
-    pass the filter of the account's (epsilon, delta), and those of its analyst that of the analyst's share; the same
-    holds for their claims (b), where the account limits these. For a round, the claim and time of the whole series
-    count."""
+    """In every period that the recipe's interval touches, its claim (a) and those of the recipes charged beside it pass
+    the filter of the account's (epsilon, delta), and those of its analyst that of the analyst's share; the same holds
+    for their claims (b), where the account limits these. For a round, the claim and time of the whole series count."""
     if context.charges is None or (recipe.series is not None and context.series is None):
         return None
     charge = charge_of(recipe, ChargeState.PENDING)

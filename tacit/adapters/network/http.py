@@ -117,8 +117,7 @@ class HttpTransport:
         body: bytes = b"",
     ) -> HttpResponse:
         """One exchange; see ``tacit.ports.Transport``. Raises ``UsageError`` for a URL that P7 forbids, and
-        ``ValueError`` for a method or header that HTTP does not allow or that is the transport's own.
-        """
+        ``ValueError`` for a method or header that HTTP does not allow or that is the transport's own."""
         find = _known_place_of if len(url) <= _KNOWN_LENGTH else _place_of
         place = find(url, self._insecure_http)
         extra = self._origin_headers.get(place.origin)

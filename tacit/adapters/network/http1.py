@@ -60,8 +60,7 @@ class ClientConnection(asyncio.Protocol):
     @property
     def usable(self) -> bool:
         """Whether another exchange may start: open, nothing unexpected received, nothing of the last one left to send.
-        (Before the first, an event loop may still hold the end of a TLS handshake.)
-        """
+        (Before the first, an event loop may still hold the end of a TLS handshake.)"""
         transport = self._transport
         return (
             self._reusable

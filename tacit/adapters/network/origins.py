@@ -36,9 +36,7 @@ def origin_of(url: str) -> str:
 
 
 def require_secure_url(url: str, *, insecure_http: bool = False) -> str:
-    """The origin of ``url``. Raises ``UsageError`` for plain HTTP to another machine unless
-    ``insecure_http``.
-    """
+    """The origin of ``url``. Raises ``UsageError`` for plain HTTP to another machine unless ``insecure_http``."""
     origin = origin_of(url)
     host = urlsplit(origin).hostname or ""
     if origin.startswith("http://") and not insecure_http and not is_loopback(host):
