@@ -16,8 +16,10 @@ def chunk_length_for(elements: int, squares: int = 0) -> int:
     if elements < 1 or squares < 0:
         raise ValueError(f"a circuit needs at least one element, not {elements}")
     total = elements + squares
+    # checks and squares share no call: with both there are two at least, more than 2^1 - 1
     fewest = 2 if squares else 1
     chunks = {
+        # calls only become fewer as the chunk grows, so that the smallest chunk is found by bisection
         bisect_left(range(1, total + 1), True, key=lambda chunk: _calls(elements, squares, chunk) < 1 << k) + 1
         for k in range(fewest, total.bit_length() + 1)
     }

@@ -87,6 +87,8 @@ class BoundedInteger:
         """``bits`` elements, least significant first. Raises ``ValueError`` out of range."""
         if not isinstance(value, int) or not 0 <= value <= self.maximum:
             raise ValueError(f"a measurement is not an integer between 0 and {self.maximum}")
+        # Without a branch, as the draft asks: which pattern is taken depends on the secret. Some values have two
+        # patterns; either is valid, since decoding is linear and no pattern exceeds the maximum.
         last = int(value > self._rest)
         value -= last * self._last_weight
         return [*(value >> k & 1 for k in range(self.bits - 1)), last]
@@ -132,6 +134,7 @@ class Sum(Circuit[int]):
     def __init__(self, field: type[Field], max_measurement: int) -> None:
         self.integers = BoundedInteger(field, max_measurement, "max_measurement")
         super().__init__(field, PolyEval((0, -1, 1)), self.integers.bits)
+        # every bit is an output of its own, weighted by the verifiers' randomness: none of it needs to be joint
         self.MEAS_LEN = self.EVAL_OUTPUT_LEN = self.integers.bits
 
     def encode(self, measurement: int) -> list[int]:
@@ -167,7 +170,9 @@ class ChunkedRangeCheck(Circuit[M]):
 
     def wires(self, meas: Sequence[int], joint_rand: Sequence[int], num_shares: int) -> list[int]:
         modulus = self.field.MODULUS
+        # the shares of a constant must add up to it: each of them stands for 1 / num_shares
         share_of_one = inverse_of(self.field, num_shares)
+        # padding keeps its pairs (0, -1 / num_shares), as in the draft: other pairs would be another gadget polynomial
         padded = self._pad(meas)
         wires = [0] * (2 * len(padded))
         powers = self._scaled_powers([1] * self.JOINT_RAND_LEN, joint_rand)
@@ -262,6 +267,7 @@ class MultihotCountVec(ChunkedRangeCheck[Sequence[int]]):
         self.weight = BoundedInteger(field, max_weight, "max_weight")
         if max_weight > length:
             raise ValueError(f"max_weight {max_weight} is above the length {length}")
+        # the weight's own bits are checked too: otherwise it could be any number
         super().__init__(field, length + self.weight.bits, chunk_length)
         self.OUTPUT_LEN = length
 

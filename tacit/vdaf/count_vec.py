@@ -66,7 +66,7 @@ class FlpPerCell(FlpBBCGGI19[Sequence[int]]):
         self.VERIFIER_LEN = length * self.cell.VERIFIER_LEN
 
     def prove(self, meas: Sequence[int], prove_rand: Sequence[int], joint_rand: Sequence[int]) -> list[int]:
-        """The proofs of all elements."""
+        """The proofs of all elements, one after another: ``PROOF_LEN`` numbers."""
         rands = _pieces(prove_rand, self.cell.PROVE_RAND_LEN)
         return [
             number
@@ -123,6 +123,7 @@ class Prio3CountVec(Prio3[Sequence[int]]):
 
         Raises ``ValueError`` for anything but a bit.
         """
+        # no nonce enters a sharding without joint randomness, and the device does not know the report's yet
         _, (leader, helper) = self._cell.shard(ctx, bit, bytes(self.NONCE_SIZE), rand)
         return self._cell.encode_input_share(leader), self._cell.encode_input_share(helper)
 
@@ -166,6 +167,7 @@ class Prio3CountVec(Prio3[Sequence[int]]):
             return super()._expand_input_share(ctx, agg_id, input_share)
         meas: list[int] = []
         proofs: list[int] = []
+        # each seed as if it were the only one, without its index: the cell may have moved since then (P23)
         for seed in _pieces(input_share.share_seed, SEED_SIZE):
             own_meas, own_proof = self._cell._expand_input_share(ctx, agg_id, HelperInputShare(seed, None))
             meas += own_meas

@@ -91,6 +91,7 @@ class Field64(Field):
     MODULUS = 2**32 * 4294967295 + 1
     ENCODED_SIZE = 8
     GEN_ORDER = 2**32
+    # 7 is no square and the exponent is odd, so that the order is 2^32 and no less
     GENERATOR = pow(7, 4294967295, MODULUS)
 
     @classmethod
@@ -108,6 +109,7 @@ class Field128(Field):
     MODULUS = 2**66 * 4611686018427387897 + 1
     ENCODED_SIZE = 16
     GEN_ORDER = 2**66
+    # 7 is no square and the exponent is odd, so that the order is 2^66 and no less
     GENERATOR = pow(7, 4611686018427387897, MODULUS)
 
     @classmethod

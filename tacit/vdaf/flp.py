@@ -38,6 +38,7 @@ class FlpBBCGGI19(Generic[M]):
         self.OUTPUT_LEN = circuit.OUTPUT_LEN
         self.JOINT_RAND_LEN = circuit.JOINT_RAND_LEN
         self.PROVE_RAND_LEN = arity
+        # one query point for the only gadget, and weights where there are several outputs to combine
         self.QUERY_RAND_LEN = 1 + (circuit.EVAL_OUTPUT_LEN if circuit.EVAL_OUTPUT_LEN > 1 else 0)
         self.PROOF_LEN = arity + self._gadget_poly_len
         self.VERIFIER_LEN = 2 + arity
@@ -57,9 +58,12 @@ class FlpBBCGGI19(Generic[M]):
         """
         gadget, arity = self.circuit.gadget, self.circuit.gadget.ARITY
         inputs = self.circuit.wires(meas, joint_rand, num_shares=1)
+        # The seeds are the wires' values at the root 1. They make the wires uniform at every point that is no root of
+        # unity, so that what the verifiers see of them there tells nothing (zero knowledge).
         wires = [*prove_rand, *inputs]
         wires += [0] * (self._wire_len * arity - len(wires))
         values = [0] * self._fine_len
+        # coset 0 is the grid of the wires themselves, whose values are at hand: only the others need a transform
         for coset, grid in enumerate((wires, *self._domain.cosets(wires))):
             values[coset :: self._step] = [
                 gadget.eval(self.field, grid[at : at + arity]) for at in range(0, len(grid), arity)
@@ -85,11 +89,14 @@ class FlpBBCGGI19(Generic[M]):
         if pow(point, self._wire_len, field.MODULUS) == 1:
             raise VerifyError("the query point is a root of unity")
         seeds, values = proof[:arity], list(proof[arity:])
+        # the degree is below the number of values that are sent: they fix the others, linearly, so also share by share
         values += [field.inner_product(row, values) for row in self._missing_rows]
         step = self._step
+        # the verifiers evaluate no gadget: the output of call k is the gadget polynomial's value at root k of the wires
         outputs = circuit.outputs(meas, values[step : step * (circuit.calls + 1) : step], num_shares)
         checked = field.inner_product(outputs, reduction) if reduction else outputs[0]
         weights = self._domain.weights(0, point)
+        # the wires are 0 at the roots that no call uses, whose weights are left out
         first, per_call = weights[0], weights[1 : 1 + circuit.calls]
         wires = circuit.wires_at(meas, joint_rand, num_shares, per_call)
         return [
@@ -99,7 +106,7 @@ class FlpBBCGGI19(Generic[M]):
         ]
 
     def decide(self, verifier: Sequence[int]) -> bool:
-        """Whether the summed verifier shares accept."""
+        """Whether ``verifier``, the sum of all verifier shares (``VERIFIER_LEN`` elements), accepts."""
         checked, *wires, value = verifier
         return checked == 0 and self.circuit.gadget.eval(self.field, wires) == value
 
@@ -108,7 +115,7 @@ class FlpBBCGGI19(Generic[M]):
         return self.circuit.encode(measurement)
 
     def truncate(self, meas: Sequence[int]) -> list[int]:
-        """The elements of an encoded measurement that are aggregated."""
+        """The ``OUTPUT_LEN`` elements of an encoded measurement, or of a share of it, that are aggregated."""
         return self.circuit.truncate(meas)
 
     def decode(self, output: Sequence[int], num_measurements: int) -> Any:

@@ -40,6 +40,7 @@ class L1BoundSum(ChunkedRangeCheck[Sequence[int]]):
         return bits + self.integers.encode(total)
 
     def truncate(self, meas: Sequence[int]) -> list[int]:
+        # without the stated sum: the draft's listing would return it too, its test vector and OUTPUT_LEN say otherwise
         return self.integers.decode_vec(meas)[: self.OUTPUT_LEN]
 
     def decode(self, output: Sequence[int], num_measurements: int) -> list[int]:

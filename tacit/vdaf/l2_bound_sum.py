@@ -38,6 +38,7 @@ class L2BoundSum(ChunkedRangeCheck[Sequence[int]]):
         self.OUTPUT_LEN = bounds.length
         self._noise_at = bounds.length * self.integers.bits
         self._square_at = self._noise_at + (bounds.length * self.noise.bits if self.noise else 0)
+        # the base class refuses a chunk length below 1, in words of its own
         squares = -(-bounds.length // chunk_length) if chunk_length > 0 else 0
         super().__init__(field, self._square_at + self.square.bits, chunk_length, squares)
 
@@ -83,6 +84,8 @@ class L2BoundSum(ChunkedRangeCheck[Sequence[int]]):
 
     def outputs(self, meas: Sequence[int], gadget_outputs: Sequence[int], num_shares: int) -> list[int]:
         modulus, checks = self.field.MODULUS, self.JOINT_RAND_LEN
+        # The squares have no joint randomness: only their sum is stated, as an integer, and neither side of the
+        # comparison reaches the modulus (docs/prio3.md, "Soundness").
         (square,) = self.square.decode_vec(meas[self._square_at :])
         return [sum(gadget_outputs[:checks]) % modulus, (sum(gadget_outputs[checks:]) - square) % modulus]
 
@@ -93,6 +96,7 @@ class L2BoundSum(ChunkedRangeCheck[Sequence[int]]):
         """Shares of the distances from the centre, filled up with 0 to whole calls."""
         shift = self.bounds.centre * inverse_of(self.field, num_shares) % self.field.MODULUS
         entries = [value - shift for value in self._values(meas)]
+        # 0, and not 0 less the centre: padding must add nothing to the squared length
         padding = (self.calls - self.JOINT_RAND_LEN) * self.chunk_length - len(entries)
         return entries + [0] * padding
 

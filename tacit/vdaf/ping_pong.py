@@ -96,7 +96,9 @@ def helper_initialized(
         vdaf.decode_input_share(HELPER, input_share),
     )
     leader_share = vdaf.decode_verifier_share(state, _payload(MessageType.INITIALIZE, inbound))
+    # the Leader's first: joint randomness parts enter the seed in the order of the aggregators' ids
     verifier_message = vdaf.verifier_shares_to_message(ctx, agg_param, [leader_share, helper_share])
+    # before the message is sent: whatever the Leader is told to finish, the Helper has accepted
     out_share = vdaf.verify_next(ctx, state, verifier_message)
     encoded = vdaf.encode_verifier_message(verifier_message)
     return FinishedWithOutbound(out_share, message(MessageType.FINISH, encoded))

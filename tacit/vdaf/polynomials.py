@@ -49,6 +49,7 @@ def missing_value_rows(field: type[Field], known: int, size: int) -> list[list[i
         scale = roots[m]
         for other in others:
             scale = scale * (roots[m] - other) % modulus
+        # over all roots, the product of x_i - x_j is size / x_i: by that, the products over known points cancel
         scale = -field.inv(scale)
         row = []
         for point in roots[:known]:
@@ -88,12 +89,14 @@ class WireDomain:
         powers = [at]
         for _ in self._levels[1:]:
             powers.append(powers[-1] * powers[-1] % modulus)
+        # a child keeps the factor of its sibling: where its own is power - root, it gets power + root
         others = [1]  # for every node of the level: the product of all factors outside its subtree
         for power, roots in zip(reversed(powers), self._levels, strict=True):
             others = [
                 *[product * (power + root) % modulus for product, root in zip(others, roots, strict=True)],
                 *[product * (power - root) % modulus for product, root in zip(others, roots, strict=True)],
             ]
+        # basis polynomial i is w^i / size times the product of the factors of all other roots: nothing is divided
         return [product * root % modulus for product, root in zip(others, self._scaled_roots, strict=True)]
 
     def evaluate_fine(self, values: Sequence[int], point: int, weights: Sequence[int]) -> int:
@@ -106,6 +109,7 @@ class WireDomain:
         total = 0
         for coset, unit in enumerate(self._coset_units):
             basis = weights if coset == 0 else self.weights(coset, point)
+            # (point / v^coset)^size, v the fine root: v^size is the root of unity of order ``step``
             ratio = power * unit % field.MODULUS
             others = 1  # (ratio^step - 1) / (ratio - 1): the factors that vanish on all other cosets
             for _ in range(step - 1):

@@ -80,6 +80,8 @@ class Prio3(ShareCodec[M]):
         for name, value, least in (("shares", shares, 2), ("proofs", proofs, 1)):
             if not isinstance(value, int) or not least <= value <= 255:
                 raise ValueError(f"{name} must be an integer between {least} and 255, not {value!r}")
+        # A Client can try joint randomness by itself, unseen, until a false proof passes. Over Field64 that is too
+        # little work for a single proof; the draft asks for three.
         if circuit.JOINT_RAND_LEN and circuit.field is Field64 and proofs < self.LEAST_PROOFS:
             raise ValueError(f"a circuit with joint randomness over Field64 needs at least {self.LEAST_PROOFS} proofs")
         super().__init__(circuit, shares, proofs)
@@ -120,6 +122,7 @@ class Prio3(ShareCodec[M]):
     def _shard_jointly(
         self, ctx: bytes, meas: list[int], nonce: bytes, seeds: list[bytes]
     ) -> tuple[list[bytes] | None, list[InputShare]]:
+        # the draft's order: seed and blind of each helper, then the Leader's blind, then the prover's seed
         *helper_seeds, leader_blind, prove_seed = seeds
         share_seeds, blinds = helper_seeds[0::2], helper_seeds[1::2]
         leader_meas = meas
@@ -128,6 +131,7 @@ class Prio3(ShareCodec[M]):
             share = self._expand_meas_share(ctx, agg_id, share_seed)
             leader_meas = self.field.sub_vec(leader_meas, share)
             parts.append(self._joint_rand_part(ctx, agg_id, blind, share, nonce))
+        # the Leader's share is what all others leave, so that its part is made last and comes first
         parts.insert(LEADER, self._joint_rand_part(ctx, LEADER, leader_blind, leader_meas, nonce))
         joint_rands = self._joint_rands(ctx, self._joint_rand_seed(ctx, parts))
         leader_proofs = self._leader_proofs_share(ctx, meas, prove_seed, joint_rands, share_seeds)
@@ -182,9 +186,11 @@ class Prio3(ShareCodec[M]):
             if input_share.blind is None or public_share is None or len(public_share) != self.SHARES:
                 raise ValueError("a share lacks its blind or joint randomness parts")
             joint_rand_part = self._joint_rand_part(ctx, agg_id, input_share.blind, meas_share, nonce)
+            # the own part is computed, not believed: if the Client stated another, `verify_next` finds other seeds
             parts = [*public_share[:agg_id], joint_rand_part, *public_share[agg_id + 1 :]]
             corrected_seed = self._joint_rand_seed(ctx, parts)
             joint_rands = self._joint_rands(ctx, corrected_seed)
+        # from a key that no Client knows: a proof that is false can be made to hold at a point that is known
         query_rands = self._expand_per_proof(ctx, USAGE_QUERY_RANDOMNESS, verify_key, nonce, self.flp.QUERY_RAND_LEN)
         verifiers_share: list[int] = []
         for proof_share, query_rand, joint_rand in zip(
@@ -204,6 +210,7 @@ class Prio3(ShareCodec[M]):
         verifiers = [0] * (self.flp.VERIFIER_LEN * self.PROOFS)
         for share in verifier_shares:
             verifiers = self.field.add_vec(verifiers, share.verifiers_share)
+        # every proof has to hold: each is another chance to find a false measurement out
         for verifier in self._split(verifiers):
             if not self.flp.decide(verifier):
                 raise VerifyError("a proof does not hold")
@@ -226,7 +233,7 @@ class Prio3(ShareCodec[M]):
         return verify_state.out_share
 
     def agg_init(self, agg_param: None) -> list[int]:
-        """The aggregate share of no reports."""
+        """The aggregate share of no reports: ``OUTPUT_LEN`` zeros."""
         self._require_agg_param(agg_param)
         return [0] * self.flp.OUTPUT_LEN
 
@@ -281,6 +288,7 @@ class Prio3(ShareCodec[M]):
         if isinstance(input_share, LeaderInputShare):
             return input_share.meas_share, input_share.proofs_share
         seed = input_share.share_seed
+        # one seed, two streams: the usage in the domain separation tag keeps them independent
         return self._expand_meas_share(ctx, agg_id, seed), self._expand_proofs_share(ctx, agg_id, seed)
 
     def _joint_rand_part(self, ctx: bytes, agg_id: int, blind: bytes, meas_share: list[int], nonce: bytes) -> bytes:

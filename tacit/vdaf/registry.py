@@ -52,6 +52,8 @@ def vdaf_from_configuration(vdaf_type: int, configuration: bytes) -> Prio3[Any]:
     except ValueError as error:
         raise DecodeError(f"VDAF configuration: {error}") from error
     reader.end()
+    # Nothing of that size exists yet: an instance makes its tables when it is first used. A chunk may be longer than
+    # the measurement, and has two wires for each of its elements; hence the second bound.
     if vdaf.flp.MEAS_LEN > MAX_ELEMENTS or vdaf.flp.PROVE_RAND_LEN > 2 * MAX_ELEMENTS:
         raise DecodeError(f"VDAF configuration: more than {MAX_ELEMENTS} elements")
     return vdaf
@@ -66,6 +68,7 @@ def _read(vdaf_type: int, reader: Reader) -> Prio3[Any]:
 
 
 def _read_multihot(reader: Reader) -> Prio3[Any]:
+    # the configuration has the weight last, the constructor before the chunk length
     length, chunk_length, max_weight = reader.uint(4), reader.uint(4), reader.uint(8)
     return Prio3MultihotCountVec(SHARES, length, max_weight, chunk_length)
 

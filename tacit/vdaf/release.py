@@ -44,6 +44,7 @@ def require_plausible(vdaf: Prio3[Any], values: tuple[int, ...], report_count: i
 
 
 def _plausible(vdaf: Prio3[Any], values: tuple[int, ...], report_count: int, slack: int) -> bool:
+    # no slack for these: aggregators add noise only where devices do, to sums and vectors
     if isinstance(vdaf, Prio3Histogram) and sum(values) != report_count:
         return False
     if isinstance(vdaf, (Prio3Count, Prio3CountVec, Prio3Histogram, Prio3MultihotCountVec)):
@@ -63,5 +64,6 @@ def _short_enough(bounds: VectorBounds, values: tuple[int, ...], report_count: i
     """Whether the vectors without their noise can add up to this: the sum's length is at most that of all together."""
     most_noise, middle = report_count * bounds.flips + slack, report_count * bounds.scale * bounds.centre
     shifts = (value - middle for value in values)
+    # what noise added lies between -slack and most_noise; the rest of each shift is the vectors' own, at least this
     least = sum(max(0, shift - most_noise, -slack - shift) ** 2 for shift in shifts)
     return least <= (report_count * bounds.scale) ** 2 * bounds.max_square

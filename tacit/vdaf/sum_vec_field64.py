@@ -44,7 +44,6 @@ class XofHmacSha256Aes128(Xof):
         self._left = (_COUNTERS - counter) * _BLOCK
 
     def next(self, length: int) -> bytes:
-        """The next ``length`` bytes of the stream."""
         # the library's counter has 128 bits: where the lower half is used up, the stream goes on from its zero
         output = self._stream.update(bytes(min(length, self._left)))
         self._left -= len(output)

@@ -56,6 +56,7 @@ class Stream:
         padded = bytearray(data)
         padded.append(domain)
         padded += bytes(-len(padded) % RATE)
+        # XOR, because the domain byte may be the last one of its block (RFC 9861)
         padded[-1] ^= 0x80
         state = [0] * 25
         for start in range(0, len(padded), RATE):

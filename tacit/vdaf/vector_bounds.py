@@ -47,20 +47,20 @@ class VectorBounds:
         return {name: getattr(self, name) for name in ("max_value", "centre", "max_square", "scale", "flips")}
 
     def elements(self) -> int:
-        """How many bits an encoding has."""
+        """Bits of an encoded measurement, which has a field element for each."""
         bits = self.max_value.bit_length() + self.flips.bit_length()
         return self.length * bits + self.max_square.bit_length()
 
     @property
     def numbers(self) -> int:
-        """How many numbers a measurement has."""
+        """How many numbers a measurement has: the values, and their noises unless ``flips`` is 0."""
         return 2 * self.length if self.flips else self.length
 
     def summed(self, measurement: Sequence[int]) -> list[int]:
-        """What a measurement adds to the sums."""
+        """What a measurement of ``numbers`` numbers adds to the ``length`` sums."""
         noises = measurement[self.length :] or [0] * self.length
         return [self.scale * v + f for v, f in zip(measurement[: self.length], noises, strict=True)]
 
     def square(self, values: Sequence[int]) -> int:
-        """The squared distance from the centre."""
+        """The squared distance of ``length`` values from the centre."""
         return sum((value - self.centre) ** 2 for value in values)

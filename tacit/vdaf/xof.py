@@ -47,6 +47,8 @@ class Xof(ABC):
     def next_vec(self, field: type[Field], length: int) -> list[int]:
         """The next ``length`` uniform field elements; blocks that are not below the modulus are skipped."""
         modulus = field.MODULUS
+        # The draft draws one by one and masks each block to the bits of the modulus. Both moduli fill their blocks, and
+        # what replaces skipped ones comes from behind all of these: the elements are the same, in the same order.
         vec = field.unpack(self.next(length * field.ENCODED_SIZE))
         while vec and max(vec) >= modulus:
             vec = [value for value in vec if value < modulus]
@@ -76,6 +78,5 @@ class XofTurboShake128(Xof):
         self._stream = _turbo_shake()(domain=_DOMAIN, data=message)
 
     def next(self, length: int) -> bytes:
-        """The next ``length`` bytes of the stream."""
         output: bytes = self._stream.read(length)
         return output

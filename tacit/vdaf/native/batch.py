@@ -105,6 +105,7 @@ class BatchVerifier:
         head = ping_pong.head(MessageType.INITIALIZE, kernels.sizes.verifier_share)
         outbounds = [head + share for share in _rows(verified.verifier_shares, len(fits))]
         allowed = _most_threads(len(nonces)) if bounded else len(nonces)
+        # no verdicts: the Helper decides, who has both verifier shares
         return self._batch(len(nonces), fits, verified, outbounds, bytes(len(fits)), alone, allowed)
 
     def helper(
@@ -140,9 +141,11 @@ class BatchVerifier:
         messages, verdicts = kernels.decide(leader_shares, verified.verifier_shares, verified.seeds)
         finish = ping_pong.head(MessageType.FINISH, kernels.sizes.seed)
         outbounds = [finish + message for message in _rows(messages, len(fits))]
+        # reports whose message has another form are in no row: they fail in Python, each with its own error
         verified_batch = self._batch(
             len(nonces), fits, verified, outbounds, verdicts, alone, _most_threads(len(nonces))
         )
+        # `decide` has compared the Helper's seeds; only the Leader's are compared later
         return replace(verified_batch, seeds=b"")
 
     def aggregate(self, out_shares: bytes) -> bytes:
@@ -153,6 +156,7 @@ class BatchVerifier:
             raise ValueError(f"{len(out_shares)} bytes do not hold whole out shares of {size}")
         AGGREGATED.items += count
         if self._kernels is not None:
+            # the kernel takes reduced elements only; rows that this class returned are, and are not checked again
             return self._kernels.aggregate(out_shares, b"\x01" * count)
         AGGREGATED.fallbacks += count
         share = self._vdaf.agg_init(None)
@@ -191,6 +195,7 @@ class BatchVerifier:
                 VERIFIED.fallbacks += 1
                 results.append(_attempt(alone, at))
             elif verified.flags[row] & MALFORMED:
+                # before REDO: this is certain, and must not spend a second verification
                 results.append(self._out_of_range())
             elif verified.flags[row] & REDO and allowed:
                 allowed -= 1
@@ -239,6 +244,7 @@ class BatchProver:
         made = kernels.shard(packed, b"".join(nonces), b"".join(rands))
         reports = []
         for row, flag in enumerate(made.flags):
+            # a drawn element was not certain, or the measurement is out of range: that raises here, with its reason
             if flag:
                 reports.append(self._alone(measurements[row], nonces[row], rands[row]))
                 continue

@@ -16,6 +16,7 @@ FLAGS = (
     *("-O3", "-fno-tree-slp-vectorize", "-std=gnu11", "-fPIC", "-fvisibility=hidden"),
     *("-Wno-psabi", "-Wno-unknown-pragmas"),
 )
+# never -march=native: what is built here runs elsewhere, and the processor there chooses its level
 X86_LEVELS = ((), AVX2, AVX512, IFMA)
 
 
@@ -30,7 +31,7 @@ def library_name() -> str:
 
 
 def units() -> list[Unit]:
-    """Name and arguments of every compilation."""
+    """Name and compiler arguments of each object: a kernel for each level and field, the plan, the dispatcher."""
     kernels = [
         (
             f"kernel_{level}_{field}",

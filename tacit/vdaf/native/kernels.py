@@ -174,6 +174,7 @@ def _shape(vdaf: Prio3[Any]) -> Shape | None:
 def _circuit(circuit: Circuit[Any]) -> tuple[int, ...] | None:
     """The kernels' code of a circuit, its maximum and its chunk length; flips, scale, centre and largest square of a
     bounded vector."""
+    # the very class: a subclass may encode or check something else, which the kernels do not know
     kind = type(circuit)
     if kind is Count:
         return 1, 1, 1
@@ -194,6 +195,7 @@ def _circuit(circuit: Circuit[Any]) -> tuple[int, ...] | None:
 def _require_same_sizes(vdaf: Prio3[Any], sizes: Sizes) -> None:
     element, flp = vdaf.field.ENCODED_SIZE, vdaf.flp
     seed = SEED_SIZE if flp.JOINT_RAND_LEN else 0
+    # computed on both sides: a library that lays out a share in another way is found here, not in a report
     expected = (
         2 * seed,
         element * (flp.MEAS_LEN + vdaf.PROOFS * flp.PROOF_LEN) + seed,

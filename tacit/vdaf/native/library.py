@@ -41,7 +41,7 @@ class Shape(ctypes.Structure):
 
 
 class Sizes(ctypes.Structure):
-    """``tacit_sizes``: bytes per report."""
+    """The native library's ``tacit_sizes``: bytes per report in the rows of each kind."""
 
     _fields_ = tuple(
         (name, c_uint64)
@@ -83,6 +83,7 @@ def exercise(chosen: int, field_bits: int, primitive: int, rounds: int) -> int:
 def load(*, build: bool = True) -> ctypes.CDLL | None:
     """The shared object, or None (reported once in the log) where it neither exists nor can be compiled. Without
     ``build`` it is not compiled, and nothing is reported."""
+    # `cache` alone would let two threads compile at the same time
     with _loading:
         return _load(build)
 
