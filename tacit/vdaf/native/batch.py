@@ -104,7 +104,7 @@ class BatchVerifier:
         verified = kernels.verify_init(ping_pong.LEADER, self._verify_key, *_chosen(rows, fits))
         head = ping_pong.head(MessageType.INITIALIZE, kernels.sizes.verifier_share)
         outbounds = [head + share for share in _rows(verified.verifier_shares, len(fits))]
-        allowed = _most_threads(len(nonces)) if bounded else len(nonces)
+        allowed = _most_redone(len(nonces)) if bounded else len(nonces)
         # no verdicts: the Helper decides, who has both verifier shares
         return self._batch(len(nonces), fits, verified, outbounds, bytes(len(fits)), alone, allowed)
 
@@ -142,9 +142,7 @@ class BatchVerifier:
         finish = ping_pong.head(MessageType.FINISH, kernels.sizes.seed)
         outbounds = [finish + message for message in _rows(messages, len(fits))]
         # reports whose message has another form are in no row: they fail in Python, each with its own error
-        verified_batch = self._batch(
-            len(nonces), fits, verified, outbounds, verdicts, alone, _most_threads(len(nonces))
-        )
+        verified_batch = self._batch(len(nonces), fits, verified, outbounds, verdicts, alone, _most_redone(len(nonces)))
         # `decide` has compared the Helper's seeds; only the Leader's are compared later
         return replace(verified_batch, seeds=b"")
 
@@ -261,7 +259,7 @@ class BatchProver:
         return vdaf.encode_public_share(public_share), *encoded
 
 
-def _most_threads(reports: int) -> int:
+def _most_redone(reports: int) -> int:
     return max(MIN_REDO, reports // REDO_SHARE)
 
 
