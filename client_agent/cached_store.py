@@ -27,7 +27,7 @@ class KeptStore(AgentStore, Protocol):
         ...
 
     async def close(self) -> None:
-        """Write everything out and close."""
+        """Wait for the last write, and close the store."""
         ...
 
 

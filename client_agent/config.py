@@ -61,7 +61,7 @@ class SoftwareAttestation(Frozen):
 
 
 class Timing(Frozen):
-    """How the agent spreads its traffic."""
+    """How the agent spreads its traffic over time."""
 
     poll_seconds: float = Field(default=60.0, gt=0)
     """Mean pause in seconds between two readings of the log."""
@@ -138,7 +138,7 @@ class Announcements(Frozen):
 
 
 class AgentConfig(Frozen):
-    """Configuration of one device."""
+    """Configuration of one device: where its data are, whom it trusts, and what it allows."""
 
     state_dir: ConfigPath
     """The device's own folder: journal, tokens, ledger."""

@@ -257,7 +257,6 @@ class MemoryAgentStore:
         return self._facts.get(fact, b"")
 
     async def keep(self, facts: Mapping[Fact, bytes]) -> None:
-        """Replace the values of these facts."""
         self._facts.update(facts)
 
     async def prefetches(self) -> list[Prefetch]:

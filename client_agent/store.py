@@ -104,7 +104,7 @@ class SqlAgentStore:
         return cls(BriefFile(path, only_read=True))
 
     async def close(self) -> None:
-        """Write everything out and close."""
+        """Wait for the last write, and close the file."""
         await self._file.close()
 
     async def contents(self) -> MemoryAgentStore:

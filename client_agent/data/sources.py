@@ -131,7 +131,7 @@ class JsonLinesSourceConfig(Frozen):
 
 
 class SqliteSourceConfig(Frozen):
-    """Reads values from a SQLite database."""
+    """Reads each value from a SQLite database, by one query."""
 
     kind: Literal["sqlite"]
     """Selects a SQLite database."""

@@ -147,7 +147,6 @@ class InMemory:
         return 0
 
     def write(self, content: Content) -> None:
-        """Replace the content that is kept."""
         self.content = content
 
     def erase(self, entropy: Entropy) -> None:

@@ -24,7 +24,7 @@ class Part(Body):
 
 
 class Analyst(Part):
-    """The party that signs the recipe."""
+    """The party that asks; its key signs the recipe."""
 
     operator: Operator
     signing_key: Key

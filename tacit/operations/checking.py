@@ -24,7 +24,7 @@ class RuleVerdict:
 
     @property
     def passed(self) -> bool:
-        """Whether the rule accepts the recipe."""
+        """Whether the rule accepts the recipe, so that there is no ``detail``."""
         return self.detail is None
 
     def document(self) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class OneServer:
 
     @property
     def keys(self) -> tuple[PublicKey, ...]:
-        """The one server's public key, alone."""
+        """The one server's public key, as a tuple of one."""
         return (self.machine.key,)
 
     def shape(self) -> bytes:

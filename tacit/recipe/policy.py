@@ -29,7 +29,7 @@ from tacit.tlog.cosignature import Quorum, witness_key
 
 
 class AggregatorPin(Part):
-    """An aggregator that the policy trusts."""
+    """An aggregator that the policy trusts: at this address, with this key."""
 
     url: Url
     """The aggregator's base URL."""
@@ -228,7 +228,7 @@ class Policy(Part):
         return {one: self.shares.get(one, 1) for one in named if self.analysts is None or one in self.analysts}
 
     def may_charge(self, name: str, analyst: str) -> bool:
-        """Whether the analyst may charge the account; anybody may one that this policy does not have."""
+        """Whether the analyst may charge the account. If this policy does not have the account, everybody may."""
         weights = self._chargers(name) if name in (self.accounts or {}) else None
         return weights is None or analyst in weights
 

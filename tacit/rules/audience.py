@@ -71,9 +71,9 @@ def census_form(recipe: Recipe, policy: Policy, context: Context) -> str | None:
 
 
 def floor_attested(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """Where there are criteria, the newest census that the log held before the recipe, and that ended less than
-    ``census_max_age_seconds`` ago, attests at least the policy's ``min_audience`` devices for them, and no fewer than
-    the number on which the recipe's dummies rely."""
+    """Where there are criteria, a census attests at least the policy's ``min_audience`` devices for them, and no fewer
+    than the number on which the recipe's dummies rely: the newest one that the log held before the recipe, and that
+    ended less than ``census_max_age_seconds`` ago."""
     if not recipe.criteria:
         return None
     found = _attest(recipe, policy, context, policy.min_audience)

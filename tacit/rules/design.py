@@ -162,10 +162,10 @@ def _elements(spec: VdafSpec) -> int:
 
 
 def vdaf_parameters(recipe: Recipe, policy: Policy, context: Context) -> str | None:
-    """The VDAF can be made, ``vdaf.length`` is at most the policy's ``max_length``, ``chunk_length`` at most the number
-    of elements that the circuit checks (1 for Prio3Count, Prio3Sum and Prio3CountVec), and the leader's input share has
-    at most the policy's ``max_upload`` less 4,096 bytes (by default, and behind a shuffler, 258,048), so that a device
-    can send it."""
+    """The VDAF can be made. ``vdaf.length`` is at most the policy's ``max_length``, ``chunk_length`` at most the number
+    of elements that the circuit checks (1 for Prio3Count, Prio3Sum and Prio3CountVec). A device can send the leader's
+    input share, which has at most the policy's ``max_upload`` less 4,096 bytes (by default, and behind a shuffler,
+    258,048)."""
     spec = recipe.vdaf
     if spec is None:
         return None

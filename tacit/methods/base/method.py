@@ -152,7 +152,8 @@ class Method(ABC):
 
     @abstractmethod
     def aggregate_epsilon(self, n: int, delta: float, /) -> float:
-        """epsilon at ``delta`` of the sum of n reports."""
+        """epsilon at ``delta`` of the sum of n reports, up to ``most_reports``, one of which is replaced; infinite
+        where nothing is guaranteed."""
 
     @abstractmethod
     def reports_epsilon(self, n: int, delta: float, /) -> float:

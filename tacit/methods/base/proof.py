@@ -51,7 +51,7 @@ class Proof:
         return chunk_length_for(self.elements, self.length if self.vector else 0)
 
     def members(self) -> dict[str, Any]:
-        """The member ``vdaf`` of a recipe."""
+        """The member ``vdaf`` of a recipe, with the bounds that this VDAF has."""
         return {"name": self.name, "length": self.length, "chunk_length": self.chunk_length, **self.bounds}
 
     def words(self) -> str:

@@ -39,7 +39,7 @@ def _if_honest(name: str, words: str, cap: Cap) -> Adversary:
 
 
 class ShuffledParties(OneServerParties):
-    """The parties of a model with one server, and the shuffler before it."""
+    """The parties of a model with one server, and the shuffler through which everything goes to it."""
 
     shuffler: Server
 

@@ -27,7 +27,7 @@ _MQTT_FORM = "must hold one URL, mqtt://HOST:PORT or mqtts://USER:PASSWORD@HOST:
 
 
 class RedisConfig(Frozen):
-    """How to reach a Redis server."""
+    """How to reach a Redis server, and under which keys."""
 
     redis: ConfigPath
     """File (0600) with the server's URL; ``rediss://...?ssl_ca_certs=FILE`` names the CA file to trust

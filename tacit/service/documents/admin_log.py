@@ -70,7 +70,7 @@ class LogDocument(Document):
 
 
 class EntryDocument(Document):
-    """The summary of one entry of the log."""
+    """The summary of one entry of the log, without its body."""
 
     index: int
     type: str
