@@ -68,8 +68,8 @@ class Handlers:
         ]
 
     async def _party(self, request: web.Request) -> Party:
-        """The task of a request whose body has arrived. It is looked up only then, because the sender decides how long
-        the body takes."""
+        """The task that a request of the Leader names. What follows from a body is decided by a task that is looked up
+        after it has arrived, because the sender decides how long that takes."""
         request.app[CALLERS].require(request, "leader")
         return await self._parties.demand(request.match_info["task_id"])
 

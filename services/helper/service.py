@@ -50,8 +50,9 @@ class Helper:
         self._log = get_logger("helper")
 
     async def aggregate(self, party: Party, body: bytes, chosen: bytes | None = None) -> tuple[bytes, bytes]:
-        """Run an aggregation job; returns its id (``chosen`` by the Leader, or ours) and its response. Raises
-        ``DapAbort``, and ``Abort`` (503) for a job for which there is no memory beside the others."""
+        """Run an aggregation job; returns its id (``chosen`` by the Leader, or a hash of ``body``) and its response,
+        stored or new. Nothing is stored of a job under an unknown verification key. Raises ``DapAbort``, and
+        ``Abort`` (503) for a job for which there is no memory beside the others."""
         task = party.task
         job_id = chosen or resource_id(b"aggregation job", task.task_id, body)
         async with self._store.read() as tx:

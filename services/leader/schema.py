@@ -135,7 +135,7 @@ COLLECTIONS = Table(
     info={
         "holds": "state, the collector's request, the exact request for the helper, response or problem",
         "kept": (
-            "the request for the helper until it is answered, the response until it is deleted, the rest "
+            "the request for the helper until its share is here, the response until it is deleted, the rest "
             "until `retention` after the task's end"
         ),
     },

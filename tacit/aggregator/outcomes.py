@@ -54,8 +54,8 @@ class OutcomesTx:
 
     async def record(self, task_id: bytes, rows: Sequence[OutcomeRow]) -> set[bytes]:
         """Insert those of ``rows`` whose report id and nullifier are free; return the report ids of the others. If two
-        rows in one call use the same, the first wins. A refused row leaves nothing behind: the caller records the
-        refusal of its report with no nullifier."""
+        rows in one call use the same, the first wins. A refused row leaves nothing behind: ``known`` says which of them
+        had an outcome before, and the caller counts the others, whose tokens were spent (``count_rejections``)."""
         self.spends = self.spends or bool(rows)
         fresh, refused = _first_of_each(rows)
         values = [(task_id, *row) for row in _in_order(fresh)]

@@ -69,7 +69,7 @@ def _tasks(metadata: MetaData) -> Table:
                 "the recipe, its state, the rule and detail of a refusal, its slot's token key, the own opt-in "
                 "and void leaf"
             ),
-            "kept": "always; of an ended task only that it has ended",
+            "kept": "always; the row of an ended task says that it has ended",
         },
     )
 
@@ -90,8 +90,8 @@ def _outcomes(metadata: MetaData) -> Table:
         Index("outcomes_by_bucket", "task_id", "bucket"),
         info={
             "holds": (
-                "of a decided report its code (0: it counts), cause, bucket, job, digest and spent token; "
-                "written with the decision"
+                "of a decided report its code (0: it counts), cause, bucket, job (leader), digest (not at the "
+                "helper) and spent token; written with the decision"
             ),
             "kept": "until `retention` after the task's end",
         },
@@ -141,7 +141,7 @@ def _rejections(metadata: MetaData) -> Table:
         Column("cause", Text, primary_key=True),
         Column("count", Int64, nullable=False),
         info={
-            "holds": "how many reports without a row in `outcomes` were rejected, by cause",
+            "holds": "how many reports were rejected, by cause, those without a row in `outcomes` too",
             "kept": "until `retention` after the task's end",
         },
     )
