@@ -49,6 +49,8 @@ def _clones_delta(epsilon: float, epsilon0: float, n: int, r: float, tail: float
         return 0.0
     growth = math.expm1(epsilon)
     alpha = (math.exp(epsilon0) - math.exp(epsilon)) / (math.exp(epsilon0) + 1)
+    # With x = j / (c - j + 1) the ratio at A + D = j is (e^epsilon0 x + 1) / (x + e^epsilon0). It exceeds e^epsilon
+    # above x = (e^(epsilon + epsilon0) - 1) / (e^epsilon0 - e^epsilon), which is above j = share (c + 1).
     share = min(math.expm1(epsilon + epsilon0) / (math.expm1(epsilon0) * (2 + growth)), _BELOW_ONE)
     low, c = window(n - 1, (n - 1) * r, (n - 1) * r * (1 - r), tail)
     while c > low and log_pmf(c, n - 1, r) < _LOG_NEGLIGIBLE:
@@ -63,6 +65,8 @@ def _clones_delta(epsilon: float, epsilon0: float, n: int, r: float, tail: float
         gained += weight * at
         lost += weight * above
         weight *= count * odds / (n - count)
+        # Pascal's rule: S(c, t) = S(c-1, t) + b(c-1, t-1) / 2, and the last term is ``shared``. As share is below 1, t
+        # falls by 1 at most.
         previous = int(share * count) + 1
         shared = at * (count - t + 1) / count
         if previous == t:

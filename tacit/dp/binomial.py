@@ -19,6 +19,7 @@ _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 def _stirling_error(n: int) -> float:
     """ln(n!) minus Stirling's main term, n >= 1."""
+    # so small, the terms that the series leaves out are not negligible; the definition loses little yet
     if n <= 15:
         return math.lgamma(n + 1) - (n + 0.5) * math.log(n) + n - _HALF_LOG_TWO_PI
     square = 1 / (n * n)
@@ -60,6 +61,7 @@ def log_pmf(k: int, n: int, p: float) -> float:
 def deviation(variance: float, tail: float) -> float:
     """Return t with Pr[X - E X >= t] <= tail and Pr[X - E X <= -t] <= tail, where X is a sum of independent 0/1
     variables of the given total variance (Bernstein)."""
+    # Bernstein: exp(-t^2 / (2 (variance + t / 3))) = tail, solved for t
     log_tail = -math.log(tail)
     return log_tail / 3 + math.sqrt(log_tail * log_tail / 9 + 2 * variance * log_tail)
 
@@ -81,6 +83,7 @@ def binomial_window(n: int, p: float, tail: float) -> tuple[int, list[float]]:
     below, value = [], centre
     for k in range(mode, low, -1):
         value *= k / ((n - k + 1) * odds)
+        # below the smallest double: so is all that lies beyond
         if value == 0.0:
             low = k
             break

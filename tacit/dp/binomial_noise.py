@@ -71,6 +71,7 @@ def delta_noise(epsilon: float, total: int, step: int, cells: int = 1) -> float:
     if cells not in (1, 2):
         raise ValueError("cells must be 1 or 2")
     cell = _cell(total, step)
+    # what the windows leave out: two tails of each of two cells, under either of two laws
     delta = one_cell_delta(cell, epsilon) if cells == 1 else two_cell_delta(cell, cell, epsilon)
     return min(1.0, delta + 8 * _TAIL)
 
@@ -125,6 +126,7 @@ def _fewest_flips(epsilon: float, delta: float, honest: int, step: int, cells: i
     most = min(2 * least, MAX_FLIPS, parameters.MAX_N // honest)
     if least > most or not holds(most):
         raise ValueError(_NO_SHARE)
+    # more flips never reveal more: they are added independently
     return bisect_left(range(least, most + 1), x=True, key=holds) + least
 
 

@@ -58,5 +58,6 @@ def largest_epsilon0(
     scale = float(10**places)
     rounded = math.floor(largest * scale) / scale
     while rounded > target and not holds(rounded):
+        # half a place more than needed, so that the product's rounding cannot give the same value again
         rounded = math.floor(rounded * scale - 0.5) / scale
     return min(max(rounded, target), most)

@@ -34,6 +34,7 @@ class Cell:
 
 def paired(zero: Sequence[float], one: Sequence[float]) -> Cell:
     """Make the cell of two distributions on the same window whose ratio one/zero does not fall."""
+    # monotone in theory (log-concave counts); the running maximum undoes what rounding made fall, for bisection
     ratio = list(accumulate((b / a if a else math.inf for a, b in zip(zero, one, strict=True)), max))
     return Cell(
         zero=list(zero),
@@ -61,6 +62,7 @@ def two_cell_delta(first: Cell, second: Cell, epsilon: float) -> float:
     """Hockey stick of (own bits 1, 0) against (0, 1) in two independent cells."""
     bound = math.exp(epsilon)
     total = gross = 0.0
+    # limits rise with the first cell's ratio, so that the place in the second only moves up: linear work
     reach = 0
     # not a number at the end, which is within no limit
     ratios, zero_upto, one_upto = [*second.ratio, math.nan], second.zero_upto, second.one_upto

@@ -96,5 +96,6 @@ def decimal_up(value: float, places: int = 6) -> str:
     number = parameters.epsilon("value", value)
     with localcontext() as context:
         context.prec = 60
+        # of the shortest decimal that stands for it: 0.1 stays 0.1, while its binary value would become 0.100001
         text = format(Decimal(repr(number)).quantize(Decimal(1).scaleb(-places), rounding=ROUND_CEILING), "f")
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -27,6 +27,7 @@ def delta_composed(total_epsilon: float, epsilon: float, delta: float, count: in
     if parameters.reports(count, "count") > MAX_FOLD:
         raise ValueError(f"count must be at most {MAX_FOLD}")
     hockey = _randomised_responses(total_epsilon, step, count)
+    # rounding may take H to 1, where there is no logarithm
     return -math.expm1(count * math.log1p(-delta) + math.log1p(-min(hockey, 1 - 1e-16)))
 
 
@@ -47,6 +48,7 @@ def _randomised_responses(total_epsilon: float, epsilon: float, count: int) -> f
     scale = count * math.log1p(math.exp(epsilon))
     terms = []
     for low in range(count + 1):
+        # it falls with every step: once it is not above 0, all further terms are 0
         gap = (count - 2 * low) * epsilon - total_epsilon
         if gap <= 0:
             break

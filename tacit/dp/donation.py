@@ -69,6 +69,7 @@ def epsilon_donation(epsilon: float, delta: float, *, rate: float, slots: int, n
         raise ValueError("total_delta is below the delta of one round")
     if epsilon == 0 or math.isinf(epsilon):
         return epsilon
+    # each slot's batch deviates by itself, and any of them may
     deviation = DEVIATION_SHARE * total_delta / slots
     effective = seen_rate(rate, n, deviation)
     if effective is None:
@@ -86,6 +87,7 @@ def _whole(epsilon: float, delta: float, effective: float, slots: int, total_del
 
 
 def _slots(epsilon: float, delta: float, effective: float, slots: int, lost: float, total_delta: float) -> float:
+    # a slot fails with the round, if the device is in it, or if its batch is larger than ``effective`` allows
     step = effective * delta + lost
     if -math.expm1(slots * math.log1p(-step)) >= total_delta:
         return epsilon

@@ -33,6 +33,8 @@ def log_cdf(x: float) -> float:
     if x > _FAR:
         return math.log(cdf(x))
     square = x * x
+    # The next term, 105 / x^8, is above 0: what is left out makes Phi smaller, by 2e-10 of it at most, and so delta,
+    # from which it is subtracted, larger.
     series = -1 / square + 3 / square**2 - 15 / square**3
     return -0.5 * square - math.log(-x) - 0.5 * math.log(2 * math.pi) + math.log1p(series)
 
@@ -48,6 +50,7 @@ def delta_gaussian(epsilon: float, sigma: float, sensitivity: float = 1.0) -> fl
     parameters.epsilon("epsilon", epsilon)
     ratio = _positive("sensitivity", sensitivity) / _positive("sigma", sigma)
     first = cdf(ratio / 2 - epsilon / ratio)
+    # one exponential: e^epsilon alone may overflow where Phi underflows
     second = math.exp(epsilon + log_cdf(-ratio / 2 - epsilon / ratio))
     return min(1.0, max(0.0, first - second) + _ROUNDING * first)
 
@@ -76,6 +79,8 @@ def delta_subsampled(epsilon: float, sigma: float, sampling_rate: float) -> floa
         return delta_gaussian(epsilon, sigma)
     _positive("sigma", sigma)
     remove = q * delta_gaussian(math.log1p(math.expm1(epsilon) / q), sigma)
+    # Without the device against with it: the ratio of densities exceeds e^epsilon where e^((x - 1/2) / sigma^2) < odds,
+    # so below x = sigma at, and nowhere unless odds > 0.
     odds = (math.exp(-epsilon) - (1 - q)) / q
     if odds <= 0:
         return remove

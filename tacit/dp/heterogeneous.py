@@ -42,6 +42,7 @@ def slack_of(steps: Sequence[Step], total_delta: float) -> float:
         if not 0 <= parameters.finite("delta", delta) < 1:
             raise ValueError("delta must be at least 0 and below 1")
     slack = -math.expm1(math.log1p(-total_delta) - math.fsum(math.log1p(-delta) for _, delta in steps))
+    # deltas that add up to no more than total_delta leave at least 0; rounding may say less than nothing
     within = math.fsum(delta for _, delta in steps) <= total_delta
     return max(slack, 0.0) if within else slack
 
@@ -83,5 +84,6 @@ def chernoff(moments: Sequence[float], slack: float) -> float:
 @lru_cache(maxsize=_STEPS_KEPT)
 def log_moments(epsilon: float) -> tuple[float, ...]:
     """``ln E_P[e^(t L)]`` of one randomised response, for every order t."""
+    # e^(t epsilon) (1 + e^(-(2 t + 1) epsilon)) / (1 + e^-epsilon), in which no exponential overflows
     scale = math.log1p(math.exp(-epsilon))
     return tuple(order * epsilon + math.log1p(math.exp(-(2 * order + 1) * epsilon)) - scale for order in _ORDERS)

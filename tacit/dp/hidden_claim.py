@@ -146,6 +146,7 @@ def crowd_epsilon(bound: Bound, reports: Reports, sample: Sample, n: int, delta:
     if sample.default_rate is not None or alone > parameters.MAX_EPSILON0:
         return hidden
     sends = crowd.rates.sends
+    # a message is an answer with chance takes / sends: a sampling that no number of messages shows
     mixed = amplify(alone, crowd.rates.takes / sends)
     visible = amplify_visible(mixed, sends, n, kept)
     return min(hidden, mixed if visible is None else visible)

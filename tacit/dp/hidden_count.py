@@ -112,6 +112,7 @@ def least_devices(batch: int, sends: float, delta: float) -> int:
         return batch
 
     def rare(devices: float) -> bool:
+        # N KL(batch/N || sends), with N devices; it falls as N grows towards batch/sends
         idle = devices - batch
         quiet = idle * math.log(idle / (devices * (1 - sends))) if idle > 0 else 0.0
         return batch * math.log(batch / (devices * sends)) + quiet >= -math.log(delta)
@@ -125,6 +126,7 @@ def least_mean(batch: int, delta: float) -> float:
     parameters.probability(delta, "delta")
 
     def rare(mean: float) -> bool:
+        # the Poisson bound, which holds for bits of whatever probabilities
         return mean - batch + batch * math.log(batch / mean) >= -math.log(delta)
 
     return _last(rare, batch * delta, float(batch))
@@ -157,10 +159,12 @@ def coins_epsilon(rates: SendingRates, batch: int, delta: float) -> float:
     if rates.sends >= 1 or batch < 2 or delta < parameters.MIN_DELTA:
         return math.inf
     if rates.least_rate == rates.rate:
+        # one of the batch's messages may be the device's own
         others = least_devices(batch - 1, rates.sends, delta)
         return epsilon_binomial_shift(others, rates.sends, delta)
     mean = least_mean(batch - 1, delta)
     chances = {rates.sends, rates.least_sends}
+    # which of the two rates has half of the mean is not known: the worse one counts
     half = max(epsilon_binomial_shift(math.ceil(mean / 2 / chance), chance, delta) for chance in chances)
     return min(half, _thinned_epsilon(mean, rates.sends, delta))
 
@@ -169,6 +173,7 @@ def _thinned_epsilon(mean: float, sends: float, delta: float) -> float:
     """As ``coins_epsilon`` for coins of ``sends`` or less whose mean is at least ``mean``; a tenth of ``delta`` covers
     how few of them may be thinned to coins of ``sends``. Infinite where they are too few."""
     shift, coins = delta * (1 - 1 / SPLIT), mean / sends
+    # how many get through is a sum of coins of s_i / s, whose variance is no larger than its mean
     least = math.floor(coins - deviation(coins, delta / SPLIT))
     return math.inf if least < 1 or shift < parameters.MIN_DELTA else epsilon_binomial_shift(least, sends, shift)
 
@@ -201,6 +206,7 @@ class Crowd:
         if self.rates.least_rate == self.rates.rate:
             return self._combine_steps(epsilon_of, delta, self.shift_epsilon)
         filled = self._combine_steps(epsilon_of, delta, self._by_coins)
+        # coins count only where batches fill, so both cases of step 4 are needed; dummies count in either
         everywhere = max(filled, self.unfilled_epsilon(epsilon_of, delta))
         return min(everywhere, self._combine_steps(epsilon_of, delta, self._by_dummies))
 

@@ -43,6 +43,8 @@ EXCESS: Final = math.exp(-NATS)
 def longest_square(length: int, reach: int, flips: int, nats: int = NATS) -> int:
     """The squared length, in units of the noise, that an honest vector of ``length`` entries exceeds with a chance of
     at most ``e^-nats``: of values whose squares add up to at most ``reach^2``, with ``flips`` centred flips in each."""
+    # Four times the bound, with s = flips/4: 8 sqrt(c s (d s + 2 A^2)) is 2 sqrt(root). It is rounded up, the quotient
+    # down: flips are even, so that squares are whole numbers, and one more than the quotient is above the bound.
     spread = length * flips
     root = nats * flips * (spread + 8 * reach * reach)
     above = math.isqrt(root - 1) + 1 if root else 0

@@ -37,7 +37,7 @@ def epsilon(name: str, value: float) -> float:
 
 
 def local_epsilon(value: float) -> float:
-    """``epsilon0`` from 1e-6 to 40."""
+    """Return ``epsilon0`` if it is from 1e-6 to 40; raises ``ValueError`` otherwise."""
     number = finite("epsilon0", value)
     if not MIN_EPSILON0 <= number <= MAX_EPSILON0:
         raise ParameterError("epsilon0", f"must be from {MIN_EPSILON0:g} to {MAX_EPSILON0:g}")
@@ -53,7 +53,7 @@ def failure_probability(value: float, name: str = "delta") -> float:
 
 
 def reports(value: int, name: str = "n") -> int:
-    """A number of reports, 1 to 1e9."""
+    """Return a number of reports if it is from 1 to 1e9; ``TypeError`` for no integer, ``ValueError`` out of range."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be an integer")
     if not 1 <= value <= MAX_N:
@@ -70,7 +70,7 @@ def rate(value: float, name: str = "sampling_rate") -> float:
 
 
 def probability(value: float, name: str) -> float:
-    """A probability strictly between 0 and 1."""
+    """Return a probability strictly between 0 and 1; raises ``ValueError`` for any other value."""
     number = finite(name, value)
     if not 0 < number < 1:
         raise ParameterError(name, "must be above 0 and below 1")

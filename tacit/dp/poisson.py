@@ -18,7 +18,7 @@ _ROUNDING = 1e-12
 
 
 def log_pmf(k: int, intensity: float) -> float:
-    """ln Pr[Poisson(intensity) = k]."""
+    """ln Pr[Poisson(intensity) = k], k >= 0 and intensity > 0."""
     return k * math.log(intensity) - intensity - math.lgamma(k + 1)
 
 
@@ -67,10 +67,12 @@ def delta_shift(epsilon: float, intensity: float) -> float:
     parameters.epsilon("epsilon", epsilon)
     _intensity(intensity)
     growth = math.exp(epsilon)
+    # Pr[K = k] / Pr[1 + K = k] = intensity / k is above e^epsilon up to ``top``, below e^-epsilon from ``above`` on
     top = math.ceil(intensity / growth) - 1
     fewer = lower_tail(top, intensity)
     first = fewer - growth * lower_tail(top - 1, intensity)
     above = math.floor(intensity * growth) + 1
+    # summed away from the mean, where the terms fall
     more = upper_tail(above - 1, intensity) if above - 1 > intensity else 1 - lower_tail(above - 2, intensity)
     second = more - growth * upper_tail(above, intensity)
     return min(1.0, max(first + _ROUNDING * fewer, second + _ROUNDING * more, 0.0))
@@ -95,6 +97,7 @@ def dummy_intensity(epsilon: float, delta: float) -> float:
     parameters.failure_probability(delta)
     if parameters.epsilon("epsilon", epsilon) == 0:
         raise ValueError("epsilon must be above 0")
+    # half of the first term is where Chernoff's bound of the lower tail is delta; the upper tail falls faster
     high = -2 * math.log(delta) / (-math.expm1(-epsilon) - epsilon * math.exp(-epsilon)) + 10
     if high > MAX_INTENSITY:
         raise ValueError(f"epsilon is too small: more than {MAX_INTENSITY:g} dummies would be needed")

@@ -61,6 +61,7 @@ def epsilon_with_rejection(
     if not 0 <= parameters.finite("reject_probability", reject_probability) < 1:
         raise ValueError("reject_probability must be at least 0 and below 1")
     eta = -math.expm1(n * math.log1p(-reject_probability))
+    # e^general stands for e^epsilon: an epsilon above the general one is not returned
     inner = delta * (1 - eta) - math.exp(general) * eta
     return general if inner < parameters.MIN_DELTA else min(general, exact(inner))
 

@@ -86,6 +86,8 @@ def _balanced_sum(half: int, f: float) -> list[float]:
     """
     u, s = f * (1 - f), f * f + (1 - f) * (1 - f)
     start = max(0, half - math.ceil(deviation(2 * half * u, _TAIL)))
+    # The first ratio is the one that the recurrence would give again. It is not exact, but every step makes the error
+    # smaller, and below the window lies next to nothing.
     pull = s * (half - start) / (2 * u)
     ratio = (pull + math.sqrt(pull * pull + start * (2.0 * half - start))) / max(start, 1)
     values = [1.0]
@@ -111,6 +113,7 @@ def _cell_with(f: float, n: int, ones: int) -> Cell:
         return _cell(_with_bits(_balanced_sum(ones, f), f, others % 2), f)
     if 2 * ones <= others:
         return _cell(_with_bits(binomial_window(others - ones, f, _TAIL)[1], 1 - f, ones), f)
+    # Bin(ones, 1 - f) is ``ones`` less Bin(ones, f)
     mirrored = binomial_window(ones, f, _TAIL)[1][::-1]
     return _cell(_with_bits(mirrored, f, others - ones), f)
 

@@ -89,6 +89,7 @@ def amplify_visible(epsilon: float, sampling_rate: float, n: int, delta: float) 
     effective = q_eff(sampling_rate, n, reserve)
     if sampling_rate >= 1 or effective * delta + reserve > delta:
         return None
+    # the step to q_eff needs q N >= B; this bound holds for every N
     if effective * delta + excess_bound(sampling_rate, n, effective) > delta:
         return None
     return amplify(epsilon, effective)

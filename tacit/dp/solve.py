@@ -50,6 +50,7 @@ def smallest_epsilon(delta_of: Callable[[float], float], delta: float, cap: floa
         if value <= delta and _is_close(seen, point):
             break
         seen = [*(seen[-2:] if len(seen) > 1 else _beside(point, shift)), point]
+        # just above the wanted delta: the smallest step that counts, to the safe side
         guess = guess * (1 + _RELATIVE_WIDTH) if 0 < point[1] <= _CLOSE else _interpolate(seen)
         if high == cap and not guess < cap:
             guess = cap - (cap - point[0]) * math.exp(-point[1])
@@ -69,6 +70,7 @@ def smallest_epsilon_of_all(deltas_of: Iterable[Callable[[float], float]], delta
 def _gaussian_shift(first: float) -> float:
     """The distance, in standard deviations, of two normal distributions whose total variation is ``first``."""
     low, high = 0.0, 12.0
+    # halvings enough for a guess: what is returned is tested with delta_of itself
     for _ in range(30):
         middle = 0.5 * (low + high)
         low, high = (middle, high) if math.erf(middle / (2 * _ROOT_TWO)) < first else (low, middle)

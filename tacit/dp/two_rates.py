@@ -26,6 +26,7 @@ def two_rates(high: int, s: float, low: int, s0: float) -> list[float]:
     first, last = window(n, high * s + low * s0, high * s * (1 - s) + low * s0 * (1 - s0), _TAIL)
     none, both, mixed = (1 - s) * (1 - s0), s * s0, (1 - s) * s0 + s * (1 - s0)
     level = high * s * (1 - s0) + low * s0 * (1 - s)
+    # beyond it level - mixed k is below 0: going up would subtract, going down adds
     turn = min(max(math.floor(level / mixed), first), last)
     at = partial(_sum_probability, high=high, s=s, low=low, s0=s0)
     rising = [at(k) for k in range(first, min(first + 2, turn + 1))]

@@ -69,6 +69,7 @@ def _epsilon(
     while spans and smallest < cap:
         first, last = spans.pop()
         bound = partial(at, high=first, low=others - last)
+        # no worse than what is known: one evaluation, and no search
         if bound(smallest) <= delta:
             continue
         if first < last and splits > 0:
@@ -96,6 +97,7 @@ def _spans(others: int) -> tuple[list[int], list[tuple[int, int]]]:
 def _cell(either: tuple[float, float], rates: tuple[float, float], high: int, low: int) -> Cell:
     """The cell for one composition. Cached, because a search for a target asks for claims at B and at B/2 in turn and
     the cells of both are independent of any noise."""
+    # ``paired`` wants a ratio that rises, so the smaller of ``either`` comes first below
     others = two_rates(high, rates[0], low, rates[1])
     stays, comes = [*others, 0.0], [0.0, *others]
     return paired(

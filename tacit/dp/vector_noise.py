@@ -100,6 +100,7 @@ class VectorCurve:
         inner = min(epsilon, self.most) - self.gain
         curve = delta_gaussian(abs(inner), 1 / self.tau)
         if inner < 0:
+            # H(e^-x) = 1 - e^-x + e^-x H(e^x), as the Gaussian's two directions are alike
             curve = -math.expm1(inner) + math.exp(inner) * curve
         return min(1.0, self.tail + math.exp(self.gain) * curve)
 
@@ -117,7 +118,10 @@ def vector_curve(total: int, step: VectorStep, scale: int, tail: float, lost: fl
         raise ValueError("a step needs at least one entry and must move it by at least 1")
     if not 0 <= lost < 0.5 * tail:
         return VectorCurve(tail, math.inf, math.inf)
+    # up to ``most``, (1 + e^epsilon) lost is no more than tail; beyond, the curve stays at its value there
     most, paid = (math.log(tail / lost - 1), 2 * tail) if lost else (math.inf, tail)
+    # The proof's names: width is M, beyond t, reach U, touching c (any below 1 will do), slope b, offset a, and 1 +
+    # excess is y / (2 M). No more of the v_i are above 0 than their squares add up to.
     width, moved = 0.5 * (total + 1), step.scaled(scale)
     beyond = math.sqrt(0.5 * total * math.log(min(step.length, step.squares) / tail))
     reach = (beyond + moved.largest) / width
@@ -127,6 +131,7 @@ def vector_curve(total: int, step: VectorStep, scale: int, tail: float, lost: fl
     steeper = touching**2 / (1 - touching**2)
     slope, excess = 1 + steeper, (0.5 * math.log(total) + 1) / (total + 1)
     offset = max(slope * touching - math.atanh(touching), math.atanh(reach) - slope * reach)
+    # b y / (2 M) - 1 without the subtraction: b - 1 is steeper, and both are small
     gain = slope * moved.squares / width * (steeper + slope * excess) + 2 * offset * step.sizes(scale)
     tau = slope * math.sqrt(moved.squares * 2 * (1 + excess) / width)
     return VectorCurve(paid, gain + _ROUNDING, tau, most)

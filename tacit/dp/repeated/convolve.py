@@ -76,12 +76,14 @@ def _epsilon_on_grid(loss: Loss, rounds: int, order: float, delta: float) -> flo
     much for delta."""
     mean, variance = _tilted_moments(loss, order)
     bottom = rounds * mean - _REACH * math.sqrt(rounds * variance)
+    # an order of its own: the window ends where far less than delta lies above it
     steeper = _best(lambda order: _above(loss, rounds, order, _BEYOND * delta))
     top = _above(loss, rounds, steeper, _BEYOND * delta)
     if not bottom < top:
         return math.inf
     width = (top - bottom) / (POINTS - 2)
     first, spread = math.floor(bottom / width), loss.split(width)
+    # of the loss on the grid: to split a mass spreads it, and that makes its moments larger
     beyond = math.exp(min(0.0, rounds * spread.log_moment(steeper) - steeper * (first + POINTS) * width))
     if beyond >= delta:
         return math.inf
@@ -143,6 +145,7 @@ def fold(masses: list[float], count: int) -> list[float]:
     """
     size = len(masses)
     spectrum = transform([complex(mass) for mass in masses])
+    # conjugated, so that the same transform leads back: its result is size times the sums, which are real
     powers = [(value**count).conjugate() for value in spectrum]
     rounding = _BUTTERFLY_ROUNDING * size.bit_length()
     allowance = (2 * count + 4) * rounding

@@ -39,6 +39,7 @@ class Loss:
 
     def ever_infinite(self, rounds: int) -> float:
         """Bound on the mass of sums of ``rounds`` losses of which one is infinite."""
+        # the other rounds' masses may add up to more than 1, as each is rounded up
         return rounds * self.infinite * max(1.0, math.fsum(self.masses) + self.infinite) ** rounds
 
     def log_moment(self, order: float) -> float:
@@ -68,6 +69,7 @@ def loss_of(forward: Curve, backward: Curve, negligible: float) -> Loss:
     ``forward`` is the curve of P against Q, ``backward`` that of Q against P, whence ``H(e^-x) = 1 - e^-x + e^-x
     backward(x)``. A mass of ``negligible`` may count as infinite.
     """
+    # of a Gaussian moved by little, total variation is 0.4 of the loss's standard deviation
     size = 2.5 * forward(0.0)
     above = _dots(forward, size, negligible)
     below = above if backward is forward else _dots(backward, size, negligible)
@@ -84,6 +86,7 @@ def _dots(curve: Curve, size: float, negligible: float) -> list[tuple[float, flo
     while dots[-1][1] > negligible and at < _HIGHEST:
         step *= 1 if at < _REGULAR * size else _WIDENING
         at += step
+        # H does not rise; rounding must not make it
         dots.append((at, min(curve(at), dots[-1][1])))
     return dots
 
@@ -92,6 +95,7 @@ def _join_points(values: list[float], heights: list[float]) -> Loss:
     """The loss whose curve joins the dots; where they are not convex, it lies above them."""
     slope, masses = 0.0, [0.0] * len(values)
     for i in range(len(values) - 1, 0, -1):
+        # e^values[i] - e^values[i - 1] without cancellation
         gap = math.exp(values[i]) * -math.expm1(values[i - 1] - values[i])
         steeper = max(slope, (heights[i - 1] - heights[i]) / gap)
         masses[i] = math.exp(values[i]) * (steeper - slope)

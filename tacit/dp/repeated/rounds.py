@@ -53,6 +53,7 @@ def epsilon_visible_rounds(base: Curve, rate: float, n: int, rounds: int, delta:
     if effective is None or left < parameters.MIN_DELTA:
         return epsilon_sampled_rounds(base, 1.0, rounds, delta)
     seen = epsilon_sampled_rounds(base, effective, rounds, left)
+    # both hold: near a rate of 1 the bound without sampling may be smaller, as it keeps none of delta for the sizes
     return seen if effective < _FEW else min(seen, epsilon_sampled_rounds(base, 1.0, rounds, delta))
 
 
@@ -71,6 +72,7 @@ def epsilon_sampled_gaussian(sigma: float, rate: float, rounds: int, delta: floa
         return epsilon_repeated(removed, removed, rounds, delta)
 
     def added(epsilon: float) -> float:
+        # as in `gaussian.delta_subsampled`
         odds = (math.exp(-epsilon) - (1 - rate)) / rate
         if odds <= 0:
             return 0.0

@@ -65,6 +65,7 @@ def _curve(step: NoiseStep, n: int, total: int, negligible: float) -> Curve | No
         curve = vector_curve(total, step.vector, step.scale, negligible, n * step.excess)
         return None if max(curve.tau, curve.gain) > _LARGEST_STEP else curve
     moved = step.scale * step.maximum
+    # the standard deviation of the flips is sqrt(total) / 2
     if 2 * moved > _LARGEST_STEP * math.sqrt(total):
         return None
     return _cells_curve(total, moved, step.cells, negligible)
