@@ -98,7 +98,8 @@ class Flag:
     metavar: str | None = None
 
     def parameter(self, name: str) -> inspect.Parameter:
-        """Return the flag as a parameter ``name`` of a command."""
+        """The flag as a keyword-only parameter of a command's signature: help and default are those of the survey's
+        field where the flag states none, and without a default it is required."""
         described = _describe(self.field)
         default = described[1] if self.default is None else self.default
         option = typer.Option(

@@ -240,7 +240,8 @@ def _kind_of_database(kind: str, settings: ServiceConfig) -> Literal["sqlite", "
 def _copy(
     kind: str, settings: ServiceConfig, folder: Path, recipients: Sequence[Any]
 ) -> Literal["sqlite", "postgres", "none"]:
-    """Copy the database, if there is one, into ``folder``."""
+    """Copy the database into new files in ``folder``, encrypted if there are ``recipients``; returns which kind it is.
+    Raises ``UsageError`` for a service that keeps its state in memory."""
     stored = _kind_of_database(kind, settings)
     if stored == "none":
         return stored

@@ -52,7 +52,7 @@ class Child:
 
     @property
     def group(self) -> int:
-        """The id of the child's process group."""
+        """Id of the process group, which holds the shell that was started and everything that the program starts."""
         return self._process.pid
 
     @property
@@ -115,7 +115,7 @@ class PrivateServer(ABC):
 
     @abstractmethod
     def answers(self) -> bool:
-        """Whether the server answers yet."""
+        """Whether the server accepts requests at this moment."""
 
     @property
     def certified(self) -> bool:

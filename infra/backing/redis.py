@@ -46,7 +46,8 @@ class RedisUser:
 
 
 class RedisServer(PrivateServer):
-    """A Redis server of a local stack."""
+    """A Redis server of a local stack, on loopback. Each user reaches only the keys of its prefix, and a crash may lose
+    about a second of writes."""
 
     @classmethod
     def create(cls, folder: Path, port: int, users: Mapping[str, RedisUser]) -> RedisServer:

@@ -100,7 +100,8 @@ class _Target(io.FileIO):
     failure: OSError | None = None
 
     def write(self, data: Any) -> int:
-        """Write all of ``data``."""
+        """Write all of ``data``, of which one call of the system may take a part. An ``OSError`` is kept as ``failure``
+        too."""
         try:
             left = memoryview(data)
             while left:

@@ -80,11 +80,10 @@ class CertificateAuthority:
 
     @property
     def pem(self) -> bytes:
-        """The authority's own certificate in PEM."""
         return self.certificate.public_bytes(serialization.Encoding.PEM)
 
     def save(self, folder: Path) -> None:
-        """Write certificate and key (0600) into ``folder``."""
+        """Write key and certificate into ``folder``, each atomically and with mode 0600."""
         write_secret(folder / CA_KEY, _key_pem(self.key))
         write_secret(folder / CA_FILE, self.pem)
 

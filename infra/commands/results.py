@@ -37,8 +37,6 @@ RecipeName = Annotated[str, typer.Argument(metavar="HASH|NAME", help="The recipe
 
 
 class Table(enum.StrEnum):
-    """Formats of a table of results."""
-
     CSV = "csv"
     PARQUET = "parquet"
 
@@ -204,7 +202,8 @@ def results(
 
 
 def _tell_unreleased(recipe: str | None, waits_for: str, *, as_json: bool) -> None:
-    """Say that there is no result, and what it waits for."""
+    """Say on stderr that there is no result, what it waits for and how to collect it; as JSON also print an empty
+    list."""
     if as_json:
         print_json({"results": []})
     words = "nothing has been released yet" if recipe is None else f"{recipe} is not released: {waits_for}"

@@ -32,7 +32,8 @@ def schemas(out: Out = Path("schemas"), as_json: AsJson = False) -> None:
 
 
 def write_and_show(out: Path, files: Mapping[str, bytes], about: Mapping[str, str], *, as_json: bool) -> None:
-    """Write ``files`` into ``out`` and show which of them changed; ``about`` describes each file."""
+    """Write ``files`` into ``out`` and show which of them changed. ``about``: what each file is, by its name. Raises
+    ``UsageError``."""
     from infra.tools.documents.writing import write_files
 
     changed = {path.name for path in write_files(out, files)}

@@ -127,7 +127,8 @@ def _relative(config: AgentConfig, folder: Path) -> dict[str, Any]:
 
 
 def _one_of(values: Sequence[str], shares: Sequence[float], entropy: Entropy) -> str:
-    """One of ``values``, drawn with the probabilities ``shares``."""
+    """One of ``values``, drawn with the probabilities ``shares``, which sum to 1; the last one has what rounding
+    leaves."""
     place = bisect(list(itertools.accumulate(shares)), uniform(entropy, 0.0, 1.0))
     return values[min(place, len(values) - 1)]
 

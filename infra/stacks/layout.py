@@ -76,7 +76,6 @@ class Layout:
 
     @property
     def analyst_key(self) -> Path:
-        """Path of the analyst's signing key."""
         return self.state_dir / "analyst" / "signing.key"
 
     @property
@@ -169,7 +168,7 @@ def write_index(layout: Layout) -> None:
 
 
 def signing_key_of(layout: Layout) -> SigningKey:
-    """Read the analyst's signing key."""
+    """Read the analyst's signing key. Raises ``UsageError`` if the file is missing, readable by others or no key."""
     from tacit.service.base.keys import read_signing_key
 
     return read_signing_key(layout.analyst_key)

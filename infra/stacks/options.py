@@ -131,7 +131,8 @@ class StackOptions:
 
 
 def organisation_of(service: str) -> str:
-    """Return which of ``ORGANISATIONS`` runs a service of a stack."""
+    """Which of ``ORGANISATIONS`` runs a service of a stack: the first label of its operator's name; every witness is
+    one of "witnesses". Raises ``KeyError`` for another service."""
     name = OPERATORS[service].partition(".")[0]
     return name if name in ORGANISATIONS else "witnesses"
 

@@ -51,7 +51,7 @@ class StackParties:
         return found.model_copy(update={SHUFFLER: shuffled.server(SHUFFLER)})
 
     def members(self) -> dict[str, Any]:
-        """Return the parties as members of the stack's index."""
+        """The members ``parties`` and ``parties_of`` (by model) of the stack's index."""
         others = {model: parties.model_dump(mode="json") for model, parties in self.others.items()}
         return {"parties": self.base.model_dump(mode="json"), "parties_of": others}
 

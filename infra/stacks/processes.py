@@ -56,7 +56,7 @@ class Served:
 
     @property
     def name(self) -> str:
-        """The service's name in the layout."""
+        """The service's kind; ``title`` tells services of one kind apart."""
         return self.part.name
 
     @property
@@ -78,12 +78,11 @@ class ServiceProcess(Served):
 
     @property
     def log(self) -> Path:
-        """The file to which the service's log is written."""
         return self.part.log
 
     @property
     def pid(self) -> int:
-        """The id of the newest process."""
+        """Id of the newest process, which may have ended."""
         return self.process.pid
 
     def signal(self, number: signal.Signals) -> None:

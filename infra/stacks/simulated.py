@@ -45,7 +45,8 @@ class Truth:
         )
 
     def document(self, recipe: Recipe) -> dict[str, Any]:
-        """The truth as JSON, by label."""
+        """The members ``agents``, ``because`` and ``truth`` (number by label). Raises ``ValueError`` for a recipe that
+        has another number of labels."""
         by_label = dict(zip(labels(recipe), self.values, strict=True))
         return {"agents": self.agents, "because": "simulated", "truth": by_label}
 

@@ -57,7 +57,7 @@ def listen_files(
 
 
 def client_files(folder: str) -> dict[str, str]:
-    """Return ``CLIENT_FILES`` with paths in ``folder``."""
+    """``CLIENT_FILES`` below ``folder``, which is empty or ends with a slash."""
     return {member: f"{folder}{file}" for member, file in CLIENT_FILES.items()}
 
 

@@ -36,12 +36,12 @@ class Part:
 
     @property
     def services(self) -> tuple[Part, ...]:
-        """Every service of the process as its own part."""
+        """The parts that this process serves: those that it hosts, or itself."""
         return self.hosted or (self,)
 
     @property
     def metrics(self) -> str | None:
-        """URL of the metrics; ``None`` if the configuration has none."""
+        """URL of the process's metrics, as its configuration has it now; None if it has no port for them."""
         listen = json.loads(self.config.read_text("utf-8")).get("metrics")
         if not listen or not listen.get("port"):
             return None
@@ -50,7 +50,7 @@ class Part:
 
     @property
     def arguments(self) -> list[str]:
-        """The arguments of ``tacit serve``."""
+        """The arguments of ``tacit serve``, for a gateway with the configuration of the leader that it hosts."""
         leader = [] if not self.hosted else ["--leader-config", str(self.hosted[-1].config)]
         return [self.name, "--config", str(self.config), *leader]
 

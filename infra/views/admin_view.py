@@ -38,7 +38,6 @@ def person_of(operator: Operator, name: str) -> Person:
 
 
 def questions_table(questions: Sequence[Question]) -> Table:
-    """Return a table with one row per question."""
     table = plain_table("question", "state", "authors", "approver", "changed", "id")
     for one in questions:
         table.add_row(

@@ -55,7 +55,7 @@ class AgentLines:
         self._gathered.setdefault((event, _words(event, fields)), set()).add(agent)
 
     def started(self) -> None:
-        """Print that all agents are at work."""
+        """Print that all agents are at work, and how to stop them."""
         work = "1 agent is at work" if self._agents == 1 else f"{self._agents} agents are at work"
         self._write(Text(f"{work}; Ctrl-C stops {'it' if self._agents == 1 else 'them'}"))
 

@@ -31,7 +31,7 @@ PICTURES: Final = ("png", "svg")
 
 
 def line_of(row: Row) -> Text:
-    """A round of a run, for a person."""
+    """One line of a round: number, contributions, loss, accuracy (both "-" until they are measured), and time."""
     interval = row.recipe.interval
     missing = "not yet" if row.waits else "none"
     number = missing if row.contributions is None else f"{row.contributions:,}"

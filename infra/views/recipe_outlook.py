@@ -39,7 +39,7 @@ def asked_words(interval: Interval, now: float) -> str:
 
 
 def outlook_lines(recipe: Recipe, found: Outlook) -> list[str]:
-    """Return the outlook of ``recipe`` as sentences."""
+    """What is to be expected of ``recipe``, in sentences; nothing on what ``found`` does not have."""
     lines = [] if found.shares is None else _share_lines(recipe, found.shares)
     lines += [] if found.watched is None else _watched_lines(recipe, found.watched)
     lines += [] if found.ranked is None else [_ranked_line(recipe, found.ranked)]

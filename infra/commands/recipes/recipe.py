@@ -81,7 +81,8 @@ async def _yield(state_dir: Path | None, name: str) -> tuple[Recipe, Yield]:
 
 
 def yield_lines(found: Yield) -> list[str]:
-    """Return a yield as sentences."""
+    """A yield in sentences: the released count, or what is known of it now, when the next count comes, and what is
+    expected."""
     size = found.min_batch_size
     if found.exact:
         return [f"released: {found.contributions:,} contributions, B = {size:,}"]
@@ -219,7 +220,7 @@ def _stage(text: str) -> Stage:
 
 
 def _stack_policy(state_dir: Path | None, *, needed: bool) -> Policy:
-    """The local stack's policy, or the default one if there is no stack and none is ``needed``."""
+    """The local stack's policy. Without a stack the default one, or ``UsageError`` if one is ``needed``."""
     from tacit.recipe.policy import Policy
 
     try:

@@ -238,7 +238,7 @@ DELETIONS = (*BY_TIME, *NOT_BY_TIME)
 
 
 def deletions_page() -> str:
-    """Every deletion, expiry and rotation."""
+    """The page ``deletions.md``: every deletion, expiry and rotation, and by whose time it happens."""
     return page(
         "# What is deleted, and by whose time",
         f"{MADE} Nothing that cannot be undone follows from a service's own clock alone. It also needs the time of "

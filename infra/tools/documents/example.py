@@ -49,11 +49,11 @@ class Example:
     schema: Schema
 
     def json(self) -> dict[str, Any]:
-        """The configuration as a JSON object."""
+        """Every key of the configuration with its default, or with ``<KEY>`` if it is required."""
         return self._object(self.schema)
 
     def toml(self) -> str:
-        """The example as TOML, with descriptions as comments."""
+        """The same as TOML, each key below its description, and commented out if it has no default."""
         return "\n".join([f"# {_HEAD}", *self._lines((), self.schema, "")])
 
     def _object(self, schema: Schema) -> dict[str, Any]:
@@ -78,7 +78,8 @@ class Example:
         return next((part for part in map(self._part, kinds) if part is not None), None)
 
     def _within(self, member: Member) -> tuple[Place, Schema] | None:
-        """The object in a member, and its form there."""
+        """The schema of the objects in a member, and how they lie in it: the member itself, in an array, or by name.
+        None if it holds no object."""
         part = self._part(member.schema)
         if part is not None:
             return "itself", part

@@ -130,7 +130,7 @@ def _describe_paging(route: Route) -> tuple[str, str]:
 
 
 def gets_page() -> str:
-    """The page of these resources."""
+    """The page ``gets.md``: what each GET resource answers, and how its answer is bounded."""
     rows = list(gets())
     return page(
         "# What GET answers",

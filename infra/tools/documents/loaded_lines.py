@@ -124,7 +124,7 @@ def loaded_table(found: Mapping[str, Loaded]) -> str:
 
 
 def with_table(page: str, made: str) -> str:
-    """The page with the table ``made`` in its place."""
+    """``page`` with ``made`` in place of what stands between ``FROM`` and ``TO``, of which it must have both."""
     before, _, rest = page.partition(FROM)
     _, _, after = rest.partition(TO)
     return f"{before}{FROM}\n\n{made.strip()}\n\n{TO}{after}"

@@ -120,7 +120,7 @@ MORE = {
 
 
 def problems_page() -> str:
-    """The page of problem types."""
+    """The page ``problems.md``: every problem type that is not DAP's own."""
     admin = [
         (f"`{one.uri}`", str(one.value[1]), "admin", " ".join(filter(None, [one.value[2], MORE.get(one)])))
         for one in Problem

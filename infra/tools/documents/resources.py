@@ -278,7 +278,7 @@ RESOURCES = tuple(
 
 
 def resources_page() -> str:
-    """The page of resources, by service."""
+    """The page ``resources.md``: every HTTP resource by service, and who calls whom."""
     return page(
         "# Resources",
         f"{MADE} DAP messages have the media type `application/ppm-dap;message=NAME` with the names below. Whatever "

@@ -98,7 +98,7 @@ class WithNotes(GenerateJsonSchema):
     """Adds to each member the description that follows it in the source."""
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        """The schema of a model, also of a nested one."""
+        """The schema of a model or of one nested in it; a member's note in a subclass replaces that in its base."""
         found = super().model_schema(schema)
         model = schema["cls"]
         for cls in reversed(model.__mro__):
@@ -114,17 +114,17 @@ class WithoutNulls(WithNotes):
     """For documents that are signed or hashed: an absent member is left out, never null."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
-        """The schema of the value that is present."""
+        """The schema without null: an absent member is left out."""
         return self.generate_inner(schema["schema"])
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        """The same schema, without null as its default."""
         found = super().default_schema(schema)
         return {name: value for name, value in found.items() if (name, value) != ("default", None)}
 
 
 def schema_of(name: str) -> dict[str, Any]:
-    """The schema called ``name``, one of ``SCHEMAS``."""
+    """The schema called ``name`` with dialect, id and title. Raises ``KeyError`` for a name that ``SCHEMAS`` does not
+    have."""
     entry = SCHEMAS[name]
     found = schema_of_model(entry.model, nulls=entry.nulls)
     return {"$schema": DIALECT, "$id": ID_PREFIX + name, "title": name, **found}
@@ -138,7 +138,6 @@ def schema_of_model(model: type[BaseModel], *, nulls: bool = True) -> dict[str, 
 
 
 def encode_schema(schema: dict[str, Any]) -> bytes:
-    """The bytes of the schema's file."""
     return json_text(schema).encode()
 
 

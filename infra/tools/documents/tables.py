@@ -61,7 +61,7 @@ def readme() -> str:
 
 
 def rules_page() -> str:
-    """Every rule that a recipe has to pass."""
+    """The page ``rules.md``: every rule with the stage from which it applies, and what devices check in addition."""
     rows = [(f"`{rule.name}`", STAGES[rule.stage], _first_words(rule.check)) for rule in RULES]
     own = [(f"`{name}`", _first_words(check)) for name, check in device_rules.RULES.items()]
     return page(
@@ -120,7 +120,7 @@ def _proofs() -> Iterable[tuple[str, ...]]:
 
 
 def members_page() -> str:
-    """The members of the documents that devices read."""
+    """The page ``members.md``: the members of each of ``MEMBERS_OF``, with type and default."""
     parts = [
         "# Members",
         f"{MADE} A member is required unless its row says otherwise. *base64url* has no padding; *decimal* is text "

@@ -11,19 +11,20 @@ _BASE64_OF_32 = "{42}[AEIMQUYcgkosw048]"
 
 
 def prose(schema: Mapping[str, Any]) -> str:
-    """The description in a schema, as one line."""
+    """The description in a schema as Markdown; empty if it has none."""
     return str(schema.get("description", "")).replace("``", "`")
 
 
 def value(default: Any) -> str:
-    """The default of a member, as text."""
+    """A default as Markdown code, or a reference to the rows below if it is an object."""
     if isinstance(default, dict):
         return "as below"
     return f"`{str(default).lower() if isinstance(default, bool) else default}`"
 
 
 def type_in_words(content: Mapping[str, Any]) -> str:
-    """The type that a schema describes, in words."""
+    """The type that a schema describes in words with its limits; of a reference, the name of the schema that it
+    names."""
     if "$ref" in content:
         return str(content["$ref"]).rpartition("/")[2]
     for several in ("anyOf", "oneOf"):
@@ -75,7 +76,7 @@ def _range(content: Mapping[str, Any], low: str, high: str) -> str:
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    """A Markdown table with ``head`` as its first row."""
+    """A Markdown table. Cells are not escaped: they must hold no bare ``|`` and no line end."""
     lines = [f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 

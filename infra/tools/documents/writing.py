@@ -42,7 +42,7 @@ MACHINES: Mapping[str, tuple[str, States[Any]]] = {
 
 
 def schema_files() -> dict[str, bytes]:
-    """The schemas and the pages that accompany them."""
+    """The content of every file of ``docs/schemas`` by name: the JSON schemas, and the pages made from the code."""
     files = {f"{name}.json": encode_schema(schema_of(name)) for name in SCHEMAS}
     pages = {
         "README.md": readme(),

@@ -62,7 +62,7 @@ def podman(*arguments: str) -> str:
 
 
 def has_image(name: str) -> bool:
-    """Whether this machine has the image ``name``."""
+    """Whether Podman has the image ``name`` here; False also where it refuses to say."""
     with contextlib.suppress(UsageError):
         podman("image", "exists", name)
         return True
@@ -135,7 +135,8 @@ def _mount(name: str) -> Iterator[Path]:
 
 
 def _list_sizes(folder: Path) -> Mapping[str, int]:
-    """Sizes of the files below ``folder``, by path."""
+    """Size in bytes of every file below ``folder`` by relative path; of a single file, its size under the empty
+    path."""
     if folder.is_file():
         return {"": folder.stat().st_size}
     return {str(path.relative_to(folder)): path.stat().st_size for path in folder.rglob("*") if path.is_file()}

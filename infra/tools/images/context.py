@@ -42,7 +42,7 @@ def is_pinned(image: str) -> bool:
 
 @dataclass(frozen=True)
 class Context:
-    """The contents of one image."""
+    """What is put into one image, from the code and packages that are installed here."""
 
     selection: Selection
 
@@ -83,7 +83,6 @@ class Context:
 
 
 def containerfile() -> str:
-    """The Containerfile, which is the same for every image."""
     return (files("infra.tools.images") / "Containerfile").read_text("utf-8")
 
 

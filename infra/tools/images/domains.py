@@ -63,7 +63,7 @@ def domain_called(name: str) -> Domain:
 
 
 def domain_of(service: str) -> Domain:
-    """The image that runs a service of a stack."""
+    """The domain whose image runs a service of a stack. Raises ``UsageError`` for a service that no image runs."""
     kind = kind_of(service)
     return domain_called(_OF_SERVICE.get(kind, kind))
 

@@ -100,7 +100,8 @@ def _is_within(name: str, packages: Iterable[str]) -> bool:
 
 
 def _files(modules: Iterable[str], packages: Iterable[str]) -> Iterator[tuple[str, Path]]:
-    """The files of ``modules`` with the data in their folders, and all files of ``packages``."""
+    """(path in the image, path here) of ``modules`` with the data of their packages, and of every file of
+    ``packages``."""
     top = _top()
     for name in modules:
         source = _source(name)

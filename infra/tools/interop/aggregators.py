@@ -108,7 +108,7 @@ def make_helper(
 
 
 class Provisioning:
-    """The test API of an aggregator."""
+    """The commands of the test API that add tasks to one aggregator while it runs."""
 
     def __init__(
         self,

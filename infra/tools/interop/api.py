@@ -42,7 +42,8 @@ def ready() -> web.RouteDef:
 
 
 def command(name: str, kind: type[Kind], run: Command[Kind]) -> web.RouteDef:
-    """``/internal/test/{name}``."""
+    """The route of POST ``/internal/test/{name}``. A ``TacitError``, ``TransportError`` or ``ValueError`` of ``run`` is
+    answered with 200 and ``status`` "error"."""
 
     async def answer(request: web.Request) -> web.Response:
         _require_local(request)

@@ -47,7 +47,6 @@ class _Direct:
     async def request(
         self, method: str, url: str, *, media_type: str | None = None, content: bytes = b""
     ) -> bhttp.Response:
-        """Send one request and return the response."""
         headers = {} if media_type is None else {"Content-Type": media_type}
         answer = await self._transport.request(method, url, headers=headers, body=content)
         return bhttp.Response(answer.status, tuple(answer.headers.items()), answer.body)

@@ -74,7 +74,6 @@ class BareSubjects:
         self.known: dict[bytes, BareSubject] = {}
 
     def find(self, task_id: bytes, /) -> BareSubject | None:
-        """The task with this id, or None."""
         return self.known.get(task_id)
 
     async def step(self) -> int:
@@ -103,7 +102,7 @@ def make_collector(deps: ServiceEnv, version: DapVersion, credentials: Credentia
 
 
 class Commands:
-    """The test API of a collector."""
+    """The commands of the test API with which tasks are added to a collector, and batches collected."""
 
     def __init__(
         self,
@@ -122,7 +121,6 @@ class Commands:
         self._credentials = credentials
 
     def routes(self) -> list[web.RouteDef]:
-        """The routes of all commands."""
         return [
             ready(),
             command("add_task", CollectorTask, self.add_task),
@@ -145,7 +143,8 @@ class Commands:
         return {"collector_hpke_config": b64url(key.config.encode())}
 
     async def start(self, _request: web.Request, asked: CollectionStart) -> dict[str, Any]:
-        """Ask the Leader for a batch."""
+        """Ask the Leader for a batch, at once; returns the ``handle`` with which it is polled. Raises ``UsageError``
+        for an unknown task, an aggregation parameter, or a batch that the Leader refuses."""
         subject = self._subjects.find(task_id_of(asked.task_id))
         if subject is None:
             raise UsageError("task_id: no task with this id was added")
@@ -159,7 +158,8 @@ class Commands:
         return {"handle": row.id}
 
     async def poll(self, _request: web.Request, asked: CollectionPoll) -> dict[str, Any]:
-        """The state of a collection."""
+        """Whether a batch is released, and its result if it is. Raises ``Abort`` (404), and ``UsageError`` with the
+        Leader's reason for a batch that was refused."""
         row = await self._collector.show(asked.handle)
         if row.state is CollectionState.REFUSED:
             raise UsageError(_why(row))

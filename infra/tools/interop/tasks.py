@@ -110,11 +110,11 @@ class Credentials:
         self._shown[task.task_id_text] = shown
 
     def digests(self, task_id: str) -> dict[str, bytes] | None:
-        """Digests by role; ``None`` for an unknown task."""
+        """SHA-256 of the token that each role must show for a task; None for an unknown task."""
         return self._digests.get(task_id)
 
     def headers(self, url: str) -> dict[str, str]:
-        """The headers of a request to a task's resource."""
+        """The header with our token for the task in ``url``; none if it names no task, or one without such a token."""
         found = _RESOURCE.search(url)
         token = "" if found is None else self._shown.get(found[1], "")
         return {AUTH_HEADER: token} if token else {}

@@ -65,7 +65,7 @@ def single_arguments(folder: str) -> list[str]:
 
 
 def _commands(devices: Devices) -> dict[Path, list[str]]:
-    """The command of each process, by its log."""
+    """The command of each host and of each single device, by the log that it writes."""
     hosts = [host_arguments(str(host)) for host in devices.hosts]
     alone = [single_arguments(str(folder)) for folder in devices.single]
     return {log: tacit_command(*one) for log, one in zip(device_logs(devices), [*hosts, *alone], strict=True)}
@@ -80,7 +80,7 @@ class Runners:
 
 
 def processes_of(devices: Devices, within: Sequence[str]) -> Runners:
-    """Runners for processes of this machine; ``within`` as for ``agents_at_work``."""
+    """``Runners`` that start the writer of a log as a process of this machine; ``within`` as for ``agents_at_work``."""
     return Runners(lambda log: Child([*within, *_commands(devices)[log]], log), lambda _log, child: child.stop())
 
 

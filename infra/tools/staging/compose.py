@@ -47,7 +47,8 @@ CHECKED = {"interval": "30s", "timeout": "10s", "retries": 3, "start_period": "6
 def compose_document(
     layout: Layout, devices: Devices, images: Mapping[str, str], database_image: str
 ) -> dict[str, Any]:
-    """The compose document. ``images``: names by domain."""
+    """The compose file's content: databases, services and devices, each with its networks, secrets and limits.
+    ``images``: image by domain."""
     organisations = with_database(layout)
     databases = {f"{name}-database": _database(layout, name, database_image) for name in organisations}
     services = {title(name): _service(layout, name, images[domain_of(name).name]) for name in layout.services}
@@ -91,7 +92,7 @@ def device_titles(devices: Devices) -> list[str]:
 
 
 def container_of(layout: Layout, name: str) -> str:
-    """The container name of a service of the file."""
+    """The name of the container of ``name``, a service of the compose file; no other stack's container has it."""
     return f"{project_of(layout.state_dir)}-{name}"
 
 
@@ -127,7 +128,7 @@ def _container_members(image: str, user: int, legs: Mapping[str, str], memory: s
 
 
 def _least(limit: int, wanted: int) -> int:
-    """``wanted``, or this machine's limit if that is lower."""
+    """``wanted``, or this machine's hard limit if that is lower; ``limit``: one of ``resource.RLIMIT_*``."""
     _, hard = resource.getrlimit(limit)
     return wanted if hard < 0 else min(hard, wanted)
 

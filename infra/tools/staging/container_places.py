@@ -27,12 +27,12 @@ def user_of(place: str) -> int:
 
 
 def database_user(organisation: str) -> int:
-    """The user and group id of an organisation's database container."""
+    """User and group id of the database container, which no service of the organisation has."""
     return FIRST_DATABASE_USER + ORGANISATIONS.index(organisation)
 
 
 def with_database(layout: Layout) -> dict[str, list[str]]:
-    """The services that have a database, by organisation."""
+    """The services that have a database by organisation, without organisations that have none."""
     found: dict[str, list[str]] = {}
     for name in layout.services:
         if name not in WITHOUT_DATABASE:
@@ -78,12 +78,12 @@ def legs_of(layout: Layout, name: str) -> dict[str, str]:
 
 
 def device_legs(layout: Layout, number: int) -> dict[str, str]:
-    """The addresses of a container of devices, by network."""
+    """The IPv4 addresses of the device container ``number`` (from 0), one in each network that devices call."""
     return {other: _leg(layout, other, FIRST_DEVICES + number) for other in called_by(DEVICES)}
 
 
 def database_address(layout: Layout, organisation: str) -> str:
-    """The address at which an organisation's database listens."""
+    """The IPv4 address of the organisation's database, in the network behind its services."""
     return f"{_behind(organisation, layout)}.{DATABASE_ADDRESS}"
 
 

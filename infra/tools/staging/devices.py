@@ -33,24 +33,23 @@ LOCK = "devices.lock"
 
 @dataclass(frozen=True)
 class Devices:
-    """The devices below ``folder``."""
+    """The devices below ``folder``. What is there now is looked up at each call: devices join and leave meanwhile."""
 
     folder: Path
 
     @classmethod
     def of(cls, state_dir: Path) -> Devices:
-        """The devices of the stack in ``state_dir``."""
         return cls(state_dir / FOLDER)
 
     @property
     def hosts(self) -> list[Path]:
-        """The folder of each host process."""
+        """The folder of each process that runs several devices, in the order of their numbers."""
         found = [path for path in self.folder.glob(HOST.format("*")) if path.is_dir()]
         return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
 
     @property
     def hosted(self) -> list[Path]:
-        """Folders of devices that hosts run."""
+        """Folders of the devices that hosts run, by the devices' numbers."""
         return _sort_by_number(path.parent for host in self.hosts for path in host.glob(f"*/{CONFIG_NAME}"))
 
     @property
@@ -60,7 +59,7 @@ class Devices:
 
     @property
     def folders(self) -> list[Path]:
-        """Folders of all devices that are present now."""
+        """Folders of all devices that have not left, by the devices' numbers."""
         return _sort_by_number([*self.hosted, *self.single])
 
     @property
@@ -71,7 +70,7 @@ class Devices:
 
     @property
     def present(self) -> int:
-        """Number of devices that are present now."""
+        """Number of devices that have not left."""
         return len(self.folders)
 
     def populate(

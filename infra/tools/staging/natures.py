@@ -44,7 +44,7 @@ class Natures(Frozen):
         return self
 
     def write(self, folder: Path) -> None:
-        """Store the properties in ``folder``."""
+        """Store the properties in ``folder``, which is made if needed, for the devices that join later."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_secret(folder / FILE, self.model_dump_json().encode())
 

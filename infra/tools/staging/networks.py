@@ -29,7 +29,7 @@ CABLE = "eth0"
 
 
 def place_of(party: str) -> str:
-    """The place (one of ``PLACES``) of a party of ``SERVICE_CALLS``."""
+    """In which of ``PLACES`` a party of ``SERVICE_CALLS`` runs; all witnesses are in one."""
     return party if party == DEVICES else organisation_of(witness_name(1) if party == WITNESS else party)
 
 
@@ -43,7 +43,8 @@ def network_of(state_dir: Path) -> str:
 
 
 def neighbours(place: str) -> tuple[str, ...]:
-    """The places to which one of ``PLACES`` has a route."""
+    """The places to which ``place`` has a route: those that the protocol has it speak with. The console and every
+    organisation reach each other."""
     if place == CONSOLE:
         return ORGANISATIONS
     found = {other for pair in SPEAK if place in pair for other in pair} - {place}

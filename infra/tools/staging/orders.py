@@ -35,8 +35,6 @@ database."""
 
 
 class Act(enum.StrEnum):
-    """What is to be done with services."""
-
     STOP = "stop"
     START = "start"
     RESTART = "restart"
@@ -189,7 +187,7 @@ def _read(path: Path) -> Order:
 
 
 def _read_answer(path: Path) -> dict[str, Any] | None:
-    """The answer in ``path``, or None while there is none."""
+    """The answer in ``path``; None while there is none, as it appears whole."""
     with contextlib.suppress(FileNotFoundError):
         found: dict[str, Any] = json.loads(path.read_text("utf-8"))
         return found

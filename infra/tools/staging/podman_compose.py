@@ -34,7 +34,7 @@ class Compose:
     folder: Path
 
     def write(self, document: dict[str, Any]) -> None:
-        """Write the compose file into the folder."""
+        """Write the compose file, in place of an earlier one."""
         import yaml  # type: ignore[import-untyped]
 
         replace_file(self.folder / FILE, yaml.safe_dump(document, sort_keys=False, width=200).encode())

@@ -85,7 +85,8 @@ async def run_staging(
 async def run_in_containers(
     layout: Layout, compose: Compose, parts: Sequence[Part], notes: Console, tell: Callable[[dict[str, Any]], None]
 ) -> None:
-    """``run_staging`` in the containers of ``compose``, whose file has been written."""
+    """Run services and devices in the containers of ``compose``, whose file has been written, until told to stop.
+    Arguments and errors are those of ``run_staging``."""
     devices = Devices.of(layout.state_dir)
 
     async def work(stopping: asyncio.Event) -> None:

@@ -45,7 +45,7 @@ class State:
 
     @classmethod
     def read(cls, line: str) -> State:
-        """Parse the line that ``STATE`` prints."""
+        """Parse what ``podman inspect`` prints for the format ``STATE``. Raises ``ValueError`` for anything else."""
         pid, running, restarts, since = line.split()
         return cls(int(pid), running == "true", int(restarts), float(since))
 
@@ -131,7 +131,7 @@ class ServiceContainer(Served):
 
 
 def service_containers(layout: Layout, compose: Compose, parts: Sequence[Part]) -> Mapping[Part, ServiceContainer]:
-    """The container of each of ``parts``."""
+    """The container that runs each of ``parts``, whether or not it exists yet."""
     return {part: ServiceContainer(part, container_of(layout, title(part.label)), compose) for part in parts}
 
 
