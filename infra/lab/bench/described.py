@@ -114,7 +114,7 @@ def described(stage: str) -> str:
 
 
 def rows_page() -> str:
-    """The page of members and stages."""
+    """The page of what each member of a row, and each stage, means."""
     stages = [(", ".join(f"`{name.rstrip(', ')}`" for name in names), about) for names, about in STAGES.items()]
     return page(
         "# Rows of a benchmark",

@@ -37,7 +37,8 @@ SETTLE_SECONDS = 2.0
 
 @dataclass
 class Findings:
-    """The measurements of one stack."""
+    """What the runs of one stack measured, by rate (contributions a second); ``at_b``: seconds from the B-th
+    contribution to the result."""
 
     costs: dict[float, list[dict[str, float]]] = field(default_factory=dict)
     loads: dict[float, list[Load]] = field(default_factory=dict)

@@ -38,7 +38,7 @@ class Primitives:
 
     @classmethod
     def measure(cls, repetitions: int) -> Primitives:
-        """Measure every primitive on this machine, ``repetitions`` times."""
+        """Time each primitive ``repetitions`` times, in this process."""
         own, other = X25519PrivateKey.generate(), X25519PrivateKey.generate().public_key()
         cipher, body = AESGCM(bytes(16)), bytes(BODY)
         key = rsa.generate_private_key(65537, 2048)

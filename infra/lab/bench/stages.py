@@ -94,7 +94,7 @@ class Bench:
         return found
 
     def opened(self, role: Role) -> list[PlaintextInputShare]:
-        """Return the opened share for ``role`` of every report."""
+        """The shares of ``sealed``, opened and decoded, in the order of the reports."""
         pair, info = self.kit.key_pairs[role], self.kit.task.version.input_share_info(role)
         plain = [hpke.open_(SUITE, pair, enc, info, aad, text) for enc, aad, text in self.sealed(role)]
         return [PlaintextInputShare.decode(one) for one in plain]
@@ -104,7 +104,7 @@ SUITE = hpke.Suite(hpke.KEM_X25519, hpke.KDF_HKDF_SHA256, hpke.AEAD_AES128GCM)
 
 
 def stage_rows(repetitions: int) -> Iterator[Row]:
-    """Measure the primitives, then every stage."""
+    """Measure the primitives first, as they are the floors of the rows that follow, then every stage."""
     primitives = Primitives.measure(max(3, repetitions))
     yield from primitives.rows()
     bench = Bench.make(REPORTS)

@@ -29,7 +29,6 @@ MOST_DOMAIN, MOST_SEALED_DOMAIN = 1_000_000, 999
 
 
 def shown_of_shuffled(variant: str | None) -> Shown:
-    """What the demo shows by this variant."""
     from infra.lab.demo.proposed import Shown
     from infra.lab.demo.run import rate_of
     from tacit.models.shuffled.form import Shuffled

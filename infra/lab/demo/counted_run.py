@@ -59,7 +59,7 @@ class CountedRun(ShuffledRun):
         messages."""
 
     async def _crowd(self, recipe: Recipe, world: AgentEnv) -> CountedCrowd:
-        """The messages of all devices that are no agents."""
+        """The messages of all devices that are no agents: only their totals, which are drawn at once."""
         del world
         encoder, method = encoder_of(recipe.question), counts_of(recipe)
         encoded = [encoder.encode(value if value.strip() else None) for value in self._dataset.values[self._agents :]]

@@ -101,7 +101,6 @@ class Crowded(Drilled, abc.ABC):
         return None
 
     def _report_id(self, model: str, body: bytes) -> bytes:
-        """The id of the report in a submission."""
         return report_id_of(model, body)
 
     async def _send_crowd(self, crowd: Others) -> None:

@@ -103,7 +103,7 @@ class _Column:
 
     @property
     def filled(self) -> list[tuple[int, str]]:
-        """The cells with a value in them."""
+        """The cells that are not blank."""
         return [cell for cell in self.cells if cell[1].strip()]
 
     @property
@@ -209,7 +209,7 @@ def _number(text: str) -> float | None:
 
 
 def _no_number(text: str) -> tuple[str, str]:
-    """What ``text`` is instead of a number, and what to do."""
+    """Why ``text`` is no number that devices read, and what to do about it, in words."""
     shown, bare = repr(text[:20]), text.strip()
     if _DATE.fullmatch(bare):
         return (

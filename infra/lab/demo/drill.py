@@ -61,7 +61,7 @@ class Drilled(Staging):
     # Recipes
 
     def _drill_members(self) -> dict[str, Any]:
-        """What the drill asks besides."""
+        """Members of the drill's survey that are its own; a model may add to them."""
         return {"text": "Takes part in the drill?", "metric": DRILL_METRIC, "encoder": CATEGORIES}
 
     def _drill_recipe(self) -> Recipe:
@@ -142,7 +142,7 @@ class Drilled(Staging):
     # Results
 
     async def _released(self, recipe: Recipe, transport: Transport) -> dict[str, Any]:
-        """The document of the recipe's release, at the collector."""
+        """The first result that the collector has of the recipe. Raises what the operator's call raises."""
         found = await self._operator_call("GET", "collector", f"/v1/results/{recipe.hash_text}", transport)
         document: dict[str, Any] = found["results"][0]
         return document
@@ -185,7 +185,7 @@ def subject_of(recipe: Recipe, fleet: Fleet) -> str:
 
 
 def report_id_of(model: str, body: bytes) -> bytes:
-    """The id of the report in a submission."""
+    """The id (16 bytes) of the only report in a body that a device sends. Raises ``DecodeError``."""
     if not form_of(model).proves:
         return OneServerReport.decode(body).report_id
     return UploadRequest.decode(body).reports[0].report_metadata.report_id

@@ -44,7 +44,7 @@ class Device:
 
 
 class Fleet:
-    """All simulated devices of the demo."""
+    """The demo's devices, each with its agent, in the order of their numbers."""
 
     def __init__(self, devices: Sequence[Device], clock: Clock) -> None:
         self.devices = tuple(devices)

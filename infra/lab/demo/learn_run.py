@@ -131,7 +131,8 @@ class LearnRun(SeriesRun):
     # Stages
 
     def _following(self) -> NextRound | None:
-        """The next round, as it follows from the log and the releases."""
+        """What the log and the releases say comes next; None once the run is over, or while it waits for a release.
+        Raises ``UsageError`` if it is too late for every round that is left."""
         run = run_of(self._plan, self.series, self._asked)
         return next_round(self._plan, self.series, run, self._clock.now())
 

@@ -38,12 +38,12 @@ class LocalResult(TextsResult):
 
     @property
     def report_bits(self) -> int:
-        """Bits of a report's answer."""
+        """Bits of one answer: its categories are a power of two."""
         return int(self.recipe["randomizer"]["categories"]).bit_length() - 1
 
     @property
     def engine(self) -> str | None:
-        """What searched the reports."""
+        """Name of the engine with which the reports were searched; None where there is none."""
         return method_named(self.recipe["randomizer"]["name"]).ENGINE
 
     def document(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class LocalRun(TextsRun):
         return self._planned(len(self._texts.values))
 
     def _planned(self, number: int) -> Recipe:
-        """The recipe for so many devices."""
+        """The recipe for a population of ``number``, of which no more are sampled than the planner allows."""
         most = min(MOST_CONTRIBUTIONS, planner_of(self._method).MOST_PLANNED)
         return self._proposed(
             name="demo",

@@ -147,7 +147,7 @@ class Services:
         await self._ask("follow_report", report_id)
 
     async def sightings(self, candidate: int, slot: int) -> tuple[Sighting, ...]:
-        """What was seen of the candidate and its token of ``slot``."""
+        """What each party saw of device ``candidate`` and of its token for slot ``slot``."""
         return tuple(Sighting(**one) for one in await self._ask("sightings", candidate, slot))
 
     async def count_bundles(self, task_id: bytes, devices: int) -> None:
@@ -224,7 +224,8 @@ class _Driven:
         raise Fatal(f"nobody knows the order {what}")
 
     async def answer(self, line: bytes) -> None:
-        """Do as a line says, and say so."""
+        """Carry out the order in ``line`` and tell its outcome: "done", "again" for what may pass, or "failed" with
+        why."""
         number, what, arguments = json.loads(line)
         try:
             tell(number, "done", await self.does(what, arguments))

@@ -132,7 +132,7 @@ class Staging:
         raise TransportError("not every server has opted in to the recipes")
 
     async def _log_state(self, recipe: Recipe, transport: Transport) -> str:
-        """The state of a recipe, as the log shows it to everybody."""
+        """The state that the log shows for the recipe; empty if it shows none."""
         url = f"{self._layout.urls['recipe_server']}/v1/recipes/{recipe.hash_text}"
         answer = await transport.request("GET", url)
         return str(json.loads(answer.body).get("state")) if answer.status == 200 else ""
@@ -180,7 +180,8 @@ class Staging:
         await self._patience(lambda: self._stack.settle(*names))
 
     async def _release(self, recipe: Recipe, transport: Transport) -> dict[str, Any]:
-        """The collection of a recipe that is released. Refusal ``collection``."""
+        """The recipe's collection, which is released. Raises ``Refusal`` ``collection`` with its reason if it is
+        not."""
         result = await self._collect(recipe, transport)
         if result.get("state") != "released":
             raise Refusal("collection", f"the collection ended as {result.get('state')}: {result.get('detail')}")

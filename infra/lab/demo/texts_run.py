@@ -107,7 +107,6 @@ class TextsRun(DemoRun):
         self.notes.append(words)
 
     def _outside(self) -> str:
-        """A text that the domain does not hold."""
         return "a text that is longer than every one of the domain"
 
 

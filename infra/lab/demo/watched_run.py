@@ -187,7 +187,7 @@ class WatchedRun(Drilled):
             agent.record(self._visits.event, times)
 
     def _look(self, recipe: Recipe) -> None:
-        """Note what the one file holds."""
+        """Note the size of the device's file and the beginning of its newest state, as an intruder would read it."""
         plan = plan_of(recipe)
         path = plan.path(self._folder)
         state = newest(path).payload[-plan.stored.size :]

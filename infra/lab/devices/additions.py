@@ -59,7 +59,8 @@ def messages_of(counts: Sequence[int]) -> Numbers:
 
 
 def counts_in(messages: Numbers, cells: int) -> list[int]:
-    """Strict inverse of ``messages_of``, for ``cells`` cells."""
+    """Inverse of ``messages_of``: how many messages there are about each of ``cells`` cells. Raises ``IndexError`` for
+    a cell that there is not."""
     counts = [0] * cells
     for cell in messages:
         counts[cell] += 1
@@ -67,7 +68,7 @@ def counts_in(messages: Numbers, cells: int) -> list[int]:
 
 
 def add(sums: Counter[int], addition: Addition) -> None:
-    """Add ``addition`` to ``sums``, which are by cell."""
+    """Add a contribution's ``addition`` to ``sums`` by cell, in place."""
     if isinstance(addition, tuple):
         sums.update(addition)
         return

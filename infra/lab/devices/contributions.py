@@ -53,7 +53,7 @@ class Draft:
 
 
 class Maker(Protocol):
-    """Makes contributions to one recipe."""
+    """What turns the drafts of one recipe's devices into bodies to send."""
 
     def build(self, drafts: Sequence[Draft]) -> list[Contribution]:
         """Make one contribution per draft, in the same order; its bytes never change afterwards."""
@@ -87,7 +87,7 @@ class SubmissionBuilder:
 
 
 class Builder:
-    """Makes contributions to one task."""
+    """Makes many DAP reports of one task together: they are sharded and proved in one batch."""
 
     def __init__(self, task: Task, entropy: Entropy) -> None:
         self._task = task

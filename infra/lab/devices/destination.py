@@ -94,7 +94,7 @@ class Destination:
 
     @cached_property
     def url(self) -> str:
-        """The URL to which reports are sent."""
+        """URL to which devices send their reports of the recipe: that of leader, analyzer or shuffler."""
         return device_side(self.recipe.model).channel(self.recipe, self.token_key_spki).url
 
     @property

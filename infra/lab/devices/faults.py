@@ -82,7 +82,8 @@ class FaultMix:
     shares: tuple[tuple[Fault, float], ...] = ()
 
     def draw(self, count: int, generator: np.random.Generator) -> NDArray[np.uint8]:
-        """Draw an independent fault (or none) for each of ``count`` devices."""
+        """A fault for each of ``count`` devices, independently with the probabilities ``shares``: shape (count,),
+        values of ``Fault``, 0 for none."""
         faults = np.zeros(count, dtype=np.uint8)
         drawn = generator.random(count)
         edge = 0.0

@@ -42,7 +42,7 @@ class Header:
     devices: int
 
     def encode(self) -> bytes:
-        """Encode the header (72 bytes)."""
+        """The header of 72 bytes, little-endian (``HEADER``)."""
         return HEADER.pack(MAGIC, self.recipe_hash, self.began, self.first, self.devices, LINE.itemsize)
 
 

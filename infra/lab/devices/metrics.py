@@ -20,7 +20,7 @@ BINS = PER_DECADE * DECADES + 2
 
 
 def bin_of(seconds: float) -> int:
-    """The latency bin of ``seconds``."""
+    """The bin, from 0 to ``BINS`` - 1, in which a latency of ``seconds`` is counted."""
     if seconds < SHORTEST:
         return 0
     return min(BINS - 1, 1 + int(math.log10(seconds / SHORTEST) * PER_DECADE))

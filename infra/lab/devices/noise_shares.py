@@ -75,5 +75,5 @@ def flips_of(flips: int, count: int, entropy: Entropy) -> NDArray[np.uint64]:
 
 
 def _size(flips: int) -> int:
-    """Bytes for one number's flips."""
+    """Bytes that hold ``flips`` bits."""
     return (flips + 7) // 8

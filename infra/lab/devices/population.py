@@ -45,7 +45,7 @@ class Population(Protocol):
         ...
 
     def of(self, first: int, count: int, generator: np.random.Generator) -> Data:
-        """The data of ``count`` devices from number ``first``."""
+        """The data of devices ``first`` to ``first + count - 1``, one row each."""
         ...
 
     def answers(self, data: Data) -> list[Answer | None]:
@@ -93,7 +93,6 @@ class WithMissing:
         return [self.answer if answer is MISSING else answer for answer in self.among.answers(data)]
 
     def numbers(self, data: Data) -> Data | None:
-        """The other population's numbers."""
         return self.among.numbers(data)
 
 
@@ -161,7 +160,7 @@ class ListedNumbers(_Numbers):
     rows: Data = field(repr=False)
 
     def of(self, first: int, count: int, _generator: np.random.Generator) -> Data:
-        """The rows of ``count`` devices from ``first``; the list repeats."""
+        """Rows ``first`` to ``first + count - 1`` of the list, which begins again at its end; shape (count, width)."""
         return self.rows[np.arange(first, first + count) % len(self.rows)]
 
 
@@ -180,11 +179,11 @@ class ListedAnswers:
         return self.rows.shape[1] if self.rows.ndim > 1 else 1
 
     def of(self, first: int, count: int, _generator: np.random.Generator) -> Data:
-        """The rows of ``count`` devices from ``first``; the list repeats."""
+        """Rows ``first`` to ``first + count - 1`` of the list, which begins again at its end."""
         return self.rows[np.arange(first, first + count) % len(self.rows)]
 
     def answers(self, data: Data) -> list[Answer | None]:
-        """The listed answers, which were encoded when they were read."""
+        """The listed answers themselves: they were encoded when the file was read."""
         found = _plain(data)
         return [self.items[one] if isinstance(one, int) else one for one in found] if self.items else found
 

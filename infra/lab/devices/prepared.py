@@ -44,7 +44,7 @@ class PreparedHeader:
     direct: bool
 
     def encode(self) -> bytes:
-        """Encode the header in 65 bytes."""
+        """The header of 65 bytes: magic, recipe hash, and big-endian numbers in the order of the members."""
         writer = Writer().raw(MAGIC).raw(self.recipe_hash).uint(self.first, 8).uint(self.devices, 8)
         return writer.uint(self.send_at, 8).uint(self.direct, 1).bytes()
 
@@ -85,7 +85,7 @@ class Totals:
 
 
 def encode_contribution(contribution: Contribution) -> bytes:
-    """The content of a contribution's frame."""
+    """Device (4 bytes), fault (1 byte), addition and body of a contribution, as they are framed."""
     writer = Writer().uint(contribution.device, 4).uint(contribution.fault, 1)
     return write_addition(writer, contribution.adds).opaque(contribution.body, 4).bytes()
 
@@ -139,7 +139,7 @@ class PreparedWriter:
         self.contributions += len(contributions)
 
     def append(self, part: Path) -> None:
-        """Append the frames of a shard's part."""
+        """Append the frames of ``part``, which was written without a header; ``contributions`` stays as it is."""
         with part.open("rb") as source:
             shutil.copyfileobj(source, self._file, 1 << 20)
 

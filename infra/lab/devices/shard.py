@@ -204,7 +204,8 @@ class Shard:
         return Opened(target.recipe, None if target.has_one_server else target.task, self._plan.state_keys)
 
     def _add_up(self, chunk: Decided, missing_adds: Sequence[float]) -> None:
-        """Add up what the devices of a chunk know, and what they answer."""
+        """Add to the result what the devices of a chunk know (before rounding and clipping, where they have numbers)
+        and what they answer (before it is randomised)."""
         result, question = self._result, self._plan.target.recipe.question
         if STATISTICS[question.statistic].is_ranked or len(missing_adds) > MOST_LISTED:
             result.items.update(answer for answer in chunk.everybody if isinstance(answer, int))

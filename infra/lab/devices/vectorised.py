@@ -35,7 +35,8 @@ def zipf_shares(items: int, exponent: float) -> NDArray[np.float64]:
 
 
 def zipf_items(random: np.random.Generator, devices: int, items: int, exponent: float, bits: int) -> Words:
-    """The item of each device: one of ``items`` different items of ``bits`` bits, which are random themselves."""
+    """One item for each device, drawn with ``zipf_shares`` from ``items`` random items of ``bits`` bits, which are
+    distinct, from 64 bits on but for chance. Shape (devices,) below 64 bits, else (devices, words)."""
     if bits < WORD_BITS:
         names = random.choice(1 << bits, items, replace=False).astype(np.uint64)
     else:  # so many bits are different by chance
@@ -47,14 +48,14 @@ def zipf_items(random: np.random.Generator, devices: int, items: int, exponent: 
 
 
 def numbers_of(items: Words) -> list[int]:
-    """Each item as one number."""
+    """Each item as one integer: its words, the lowest first, joined."""
     size = 8 * items.reshape(len(items), -1).shape[1]
     data = np.ascontiguousarray(items).astype("<u8").tobytes()
     return [int.from_bytes(data[at : at + size], "little") for at in range(0, len(data), size)]
 
 
 def most_frequent(items: Words, top: int) -> list[int]:
-    """The ``top`` most frequent items, the most frequent one first."""
+    """The ``top`` most frequent items as integers, the most frequent first; of equals, the one seen first."""
     return [item for item, _ in Counter(numbers_of(items)).most_common(top)]
 
 

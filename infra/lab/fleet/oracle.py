@@ -96,7 +96,6 @@ class Verdict:
         return all(finding.holds for finding in self.findings)
 
     def document(self) -> dict[str, Any]:
-        """The verdict as a JSON object."""
         rows = [{**vars(finding), "holds": finding.holds} for finding in self.findings]
         answers = [{**vars(one), "inside": one.inside} for one in self.answers]
         return {

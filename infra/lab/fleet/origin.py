@@ -117,7 +117,7 @@ class _Named:
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> HttpResponse:
-        """As the protocol says."""
+        """As ``Transport.request``; a ``TransportError`` names the service and what to do."""
         try:
             return await self.inner.request(method, url, headers=headers, body=body)
         except TransportError as error:

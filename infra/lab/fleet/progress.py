@@ -39,7 +39,7 @@ class FleetView:
         self._stage = ""
 
     def look(self, snapshots: Sequence[Snapshot]) -> None:
-        """Show the progress of the workers."""
+        """Show the workers' snapshots together; without a terminal, only each new stage."""
         now_at = merged(snapshots)
         if self._live is not None:
             self._live.update(self.render(now_at, time.monotonic()))

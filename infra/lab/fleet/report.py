@@ -250,7 +250,7 @@ def throughput_picture(progress: Snapshot) -> bytes:
 
 
 def cpu_picture(microseconds: dict[str, float]) -> bytes:
-    """CPU per contribution by service."""
+    """A bar chart (PNG) of CPU microseconds per contribution by service."""
     names = sorted(microseconds, key=lambda name: microseconds[name])
 
     def draw(axes: Any) -> None:

@@ -25,7 +25,8 @@ class FleetResult(ShardResult):
 
     @classmethod
     def of(cls, shards: Sequence[ShardResult]) -> FleetResult:
-        """Add up the results of all shards."""
+        """The shards' results as one: counts and CPU are added up, of wall times the longest stays, as shards run side
+        by side."""
         whole = cls(progress=merged([shard.progress for shard in shards]))
         for shard in shards:
             whole.devices += shard.devices

@@ -170,12 +170,11 @@ class FleetRun:
 
     @property
     def target(self) -> Destination:
-        """The destination of the contributions."""
         return self._target
 
     @property
     def folder(self) -> Path:
-        """The folder of the shards' journals."""
+        """The folder in which each shard keeps its journal."""
         return self._folder
 
     def run(self, look: Look, oracle: bool, say: Say = lambda _text: None) -> tuple[FleetResult, Verdict | None]:

@@ -27,9 +27,7 @@ class Attacker(Protocol):
     """One way to guess on which devices an event happened."""
 
     @property
-    def name(self) -> str:
-        """The attacker's name in tables."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def by_time(self) -> bool:

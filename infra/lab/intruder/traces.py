@@ -117,7 +117,7 @@ class Keeper:
         self.watch.advance()
 
     def end_step(self) -> None:
-        """End a step, in which ``happen`` may have been called."""
+        """Update the state for a step that is over, whether or not an event happened in it."""
         self.watch.advance()
 
 
@@ -152,7 +152,7 @@ def events_of(steps: int, label: int, entropy: Entropy) -> Sequence[int]:
 
 
 class _Life:
-    """One device, with its events and what is noted of it."""
+    """One device, whose label says whether it has events (1) or not (0), and the trace that the intruder has of it."""
 
     def __init__(self, plan: Plan, folder: Path, device: int, entropy: SeededEntropy, kind: KeeperKind) -> None:
         self.label = fair_flips(1, entropy)
@@ -165,7 +165,7 @@ class _Life:
         mark_unread(self._keeper.path)
 
     def happen(self) -> None:
-        """The events of one step happen."""
+        """Let the events of one step happen; what the disk sees is counted from here."""
         self._disk.writes, self._disk.syncs = [], 0
         for _ in range(next(self._events)):
             self._keeper.happen()
@@ -175,7 +175,7 @@ class _Life:
         self._keeper.tick()
 
     def end_step(self) -> None:
-        """The step ends, and the intruder notes the work of its update."""
+        """End the step, and note what its update costs: CPU time, random bytes, and writes to the disk."""
         self._clock.jump(self._jump)
         self._counted.drawn = 0
         start = time.thread_time_ns()
@@ -186,7 +186,7 @@ class _Life:
         self.trace.syncs.append(self._disk.syncs)
 
     def look(self) -> None:
-        """The intruder looks at the file and at memory."""
+        """Note what an intruder reads at this moment: the file, its size and access, and the state in memory."""
         path = self._keeper.path
         self.trace.accessed.append(int(was_read(path)))
         data = path.read_bytes()

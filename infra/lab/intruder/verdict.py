@@ -76,7 +76,7 @@ class Verdict:
 
     @property
     def words(self) -> str:
-        """What follows from the test, in words."""
+        """Whether any attacker did better than chance, which ones, and what was tested."""
         if not self.found:
             return f"no attacker did better than chance ({self.test_words})"
         names = " and ".join(one.name for one in self.found)

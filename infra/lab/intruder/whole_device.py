@@ -98,7 +98,7 @@ async def _live(lives: Sequence[_Life], told: bool, at_step: bool) -> None:
 
 
 class _Life:
-    """One device, with its events and what is noted of it."""
+    """One device with a whole agent, its events by step, and the trace that the intruder has of it."""
 
     def __init__(self, home: Home, step_seconds: int, events: Sequence[int], leak: Leak | None) -> None:
         self._home, self._step_seconds, self._events, self._leak = home, step_seconds, events, leak
@@ -133,7 +133,8 @@ class _Life:
         self._home.clock.jump(self._step_seconds)
 
     def end_step(self) -> None:
-        """Note the work of the update that ends a step."""
+        """Let the agent's clock tick at the end of a step, and note what that costs: CPU time, random bytes, and
+        writes."""
         home, trace = self._home, self.trace
         home.entropy.drawn = 0
         start = time.thread_time_ns()
@@ -154,7 +155,6 @@ class _Life:
         self._home.clock.jump(max(0.0, self._home.recipe.interval.end - 1 - self._home.clock.now()))
 
     async def send(self) -> None:
-        """Send the report, if one was made."""
         await self._home.agent.send_due()
 
     def look_last(self) -> None:

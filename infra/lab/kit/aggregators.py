@@ -52,7 +52,6 @@ MakeApp = Callable[[Mapping[str, Any], ServiceEnv], web.Application]
 
 
 def party_of(kit: TaskKit, role: Role) -> Party:
-    """The ``Party`` of the aggregator ``role`` for the kit's task."""
     task = kit.task
     verifier = TokenVerifier(task.token_key_spki, task.slot)
     closes = task.end_seconds + RETENTION
@@ -196,7 +195,7 @@ class AggregatorPair:
             await self.apps[role][FOLLOWER].end_tasks()
 
     async def get(self, role: Role, path: str, token: str | None = None) -> HttpResponse:
-        """GET ``path`` below the URL of ``role``."""
+        """GET ``path`` below the aggregator's URL, with ``token`` as a bearer token."""
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         return await self.inner.request("GET", self._url[role] + path, headers=headers)
 
@@ -207,7 +206,8 @@ class AggregatorPair:
         return found
 
     async def upload(self, reports: Iterable[Report]) -> UploadErrors | None:
-        """Upload reports in one request; returns the errors, None if there were none."""
+        """Upload reports in one request; returns what the Leader refuses, None if it takes all. Raises
+        ``AssertionError`` for any status but 200."""
         body = UploadRequest(tuple(reports)).encode()
         answer = await self.post_reports(body)
         if answer.status != 200:
@@ -263,6 +263,6 @@ class AggregatorPair:
         return await self.poll(created)
 
     def opened(self, answer: HttpResponse) -> AggregateResult:
-        """Open a collection's result as the Collector does."""
+        """The result in ``answer``, opened as the Collector opens it. Raises what ``open_collection`` raises."""
         response = CollectionJobResp.decode(answer.body)
         return open_collection(self.task, self.kit.key_pairs[Role.COLLECTOR], self.request, response)

@@ -14,7 +14,7 @@ class SeededEntropy:
         self._calls = 0
 
     def __call__(self, length: int, /) -> bytes:
-        """``length`` bytes, independent from call to call."""
+        """``length`` bytes from SHAKE256 of seed and number of the call: reproducible, and no secret."""
         self._calls += 1
         return hashlib.shake_256(self._seed + self._calls.to_bytes(8, "big")).digest(length)
 

@@ -70,7 +70,6 @@ def external(first: Model) -> Update:
 
 
 def learning_question(spec: Update = LEARNING) -> Question:
-    """The question that devices train for."""
     return Question(text="What do your strokes teach?", metric=METRIC, encoder=spec, statistic="vector-sum")
 
 

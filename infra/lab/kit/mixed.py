@@ -63,7 +63,6 @@ class MixedKit(RecipeKit):
         return super().survey(**{"through": SHUFFLER, **options})
 
     def shuffler_opt_in(self, recipe: Recipe) -> SignedLeaf:
-        """The shuffler's opt-in to ``recipe``, signed."""
         body = OptIn(recipe_hash=recipe.hash_text, task_id=recipe.hash_text, role=SHUFFLER)
         return sign_leaf(LeafType.OPT_IN, body, SHUFFLER_OPERATOR, self.keys[SHUFFLER])
 
@@ -87,10 +86,10 @@ class MixedDevices:
         return self._tokens(slot_of(self.recipe))
 
     def measurement(self, answer: int) -> Any:
-        """The randomised answer of one device."""
+        """``answer`` as the device randomises it before it is shared."""
         return device_randomiser_of(randomizer_of(self.recipe)).randomise(answer, self.entropy)
 
     def report(self, answer: int = 0, token: BoundToken | None = None) -> bytes:
-        """An encoded report to the shuffler."""
+        """The body of a report of ``answer`` as it is sent to the shuffler, with ``token`` or a fresh one."""
         bound = token or self.token()
         return self.channel.submission(self.measurement(answer), bound.token, bound.preimages, self.entropy).body

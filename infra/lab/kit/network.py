@@ -86,7 +86,7 @@ class InProcessTransport:
             await self._runners.pop(origin).cleanup()
 
     def seen_from(self, client_address: str) -> InProcessTransport:
-        """The same network for a client with another address."""
+        """The same applications, which see the requests of this view come from ``client_address``."""
         view = copy.copy(self)
         view._client_address = client_address
         return view
@@ -222,7 +222,7 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault; ``seconds`` is for ``DELAY``."""
+    """What happens to one exchange; ``seconds`` is the time of a ``DELAY``."""
 
     kind: FaultKind
     seconds: float = 0.0
@@ -252,7 +252,6 @@ Plan = Callable[[Exchange], Fault | None]
 
 
 def no_faults(_exchange: Exchange) -> Fault | None:
-    """Plan no fault for any request."""
     return None
 
 
@@ -298,7 +297,7 @@ class FaultyTransport:
         self._cut.update(origin_of(url) for url in urls)
 
     def heal(self) -> None:
-        """End every partition of the network."""
+        """Let requests reach every origin again."""
         self._cut.clear()
 
     async def request(

@@ -67,7 +67,7 @@ class AnalyzerKit(RecipeKit):
         return super().policy.model_copy(update={"aggregators": {OPERATOR: pin}, **caps})
 
     def single_parties(self) -> dict[str, Any]:
-        """The recipe's member ``parties``."""
+        """The member ``parties`` of a recipe with one server, as JSON."""
         found = self.parties().model_dump(mode="json")
         own = {name: found[name] for name in ("analyst", "relay", "gateway", "attester", "issuer")}
         analyzer = {
@@ -100,7 +100,6 @@ class AnalyzerKit(RecipeKit):
         return claimed(body)
 
     def analyzer_opt_in(self, recipe: Recipe) -> SignedLeaf:
-        """The analyzer's opt-in to ``recipe``, signed."""
         body = OptIn(recipe_hash=recipe.hash_text, task_id=recipe.hash_text, role="analyzer")
         return sign_leaf(LeafType.OPT_IN, body, OPERATOR, self.keys["analyzer"])
 

@@ -44,12 +44,12 @@ class SharedReports:
         return Sharing(self._keys[Role.LEADER], self._keys[Role.HELPER], self.task.ctx if context is None else context)
 
     def cells(self, bits: Sequence[int], context: bytes | None = None) -> SharedCells:
-        """Cells of ``bits``, as a device sends them."""
+        """One cell for each of ``bits`` (0 or 1), rerandomised as a device does before it sends it."""
         sharing = self.sharing(context)
         return tuple(sharing.rerandomised(sharing.made(bit, self.entropy), self.entropy) for bit in bits)
 
     def payloads(self, bits: Sequence[int], context: bytes | None = None) -> Payloads:
-        """The payloads of both shares of a report of ``bits``."""
+        """The input shares of a report of ``bits``, by aggregator."""
         return dict(zip(BOTH, sealed_shares(self.cells(bits, context)), strict=True))
 
     def encrypted(self, role: Role, chunk: bytes) -> bytes:

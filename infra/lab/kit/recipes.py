@@ -61,7 +61,7 @@ CENSUS_ATTRIBUTES: Mapping[str, tuple[str, ...]] = {"os": ("linux", "mac"), "loc
 
 
 def census_question(attributes: Mapping[str, tuple[str, ...]] | None = None) -> Question:
-    """A census question over ``attributes``."""
+    """A census over ``attributes`` (name -> categories; default: ``CENSUS_ATTRIBUTES``)."""
     asked = dict(attributes or CENSUS_ATTRIBUTES)
     encoder = Attributes(kind="attributes", attributes=asked, missing="none of these")
     return Question(text="Which devices are there?", metric="attributes", encoder=encoder, statistic="histogram")
@@ -99,7 +99,7 @@ class RecipeKit:
 
     @property
     def log_policy(self) -> LogPolicy:
-        """Policy of a reader of this cast's log."""
+        """What a reader demands of the cast's log: its key, and no witness."""
         return LogPolicy(NoteKey("log.example/tacit", self.keys["log"].public))
 
     @property
@@ -121,12 +121,12 @@ class RecipeKit:
         return b64url(self.keys[name].public)
 
     def hpke_config(self, role: Role) -> HpkeConfig:
-        """The HPKE configuration of a server role."""
+        """The X25519 configuration of a role, whose id is 10 + ``role``."""
         public = self.key_pairs[role].public
         return HpkeConfig(10 + role, hpke.KEM_X25519, hpke.KDF_HKDF_SHA256, hpke.AEAD_AES128GCM, public)
 
     def parties(self) -> SecureAggregationParties:
-        """The recipe's member ``parties``."""
+        """The parties of recipes of model ``secure-aggregation``."""
         collector, leader, helper = (
             b64url(self.hpke_config(role).encode()) for role in (Role.COLLECTOR, Role.LEADER, Role.HELPER)
         )
@@ -150,7 +150,7 @@ class RecipeKit:
         return propose(self.survey(**options), self.parties())
 
     def survey(self, **options: Any) -> Survey:
-        """The survey of ``recipe``. ``options`` are those of ``survey_from``."""
+        """The survey that ``recipe`` proposes; ``options`` replace or add members (``survey_from``)."""
         defaults: dict[str, Any] = {
             "name": "doctor-visits",
             "question": VISITS,
@@ -174,25 +174,23 @@ class RecipeKit:
         return propose_series(recipe, Shape(rounds, donation_slots, start, seconds, per_epoch=4))
 
     def round(self, series: Series, index: int = 0, round_input: str | None = None) -> Recipe:
-        """The recipe of round ``index`` of ``series``."""
+        """The recipe of round ``index`` (from 0); ``round_input``: what it asks, where rounds differ."""
         return series.round(index, series.window(index), round_input)
 
     def series_leaf(self, series: Series) -> SignedLeaf:
-        """The series, signed by the analyst."""
         return sign_leaf(LeafType.SERIES, series.body(), "analyst.example", self.keys["analyst"])
 
     def series_end_leaf(self, series: Series, role: Literal["analyst", "log"] = "analyst") -> SignedLeaf:
-        """The leaf with which ``role`` ends the series."""
+        """The leaf that ends the series, signed by the analyst or by the log's operator."""
         signer = LOG_SIGNER if role == "log" else series.probe.parties.analyst.operator
         body = SeriesEnd(series_hash=series.hash_text, role=role)
         return sign_leaf(LeafType.SERIES_END, body, signer, self.keys[role])
 
     def recipe_leaf(self, recipe: Recipe) -> SignedLeaf:
-        """The recipe, signed by the analyst."""
         return sign_leaf(LeafType.RECIPE, recipe.body(), recipe.parties.analyst.operator, self.keys["analyst"])
 
     def opt_in(self, recipe: Recipe, role: str) -> OptIn:
-        """The opt-in of ``role`` ("leader" or "helper")."""
+        """The opt-in of "leader" or "helper", with the confirmation of the task's verify key."""
         own = task_id(recipe)
         confirmation = verify_key_confirmation(verify_key_of(self.verify_key_seed, own))
         return OptIn.model_validate(

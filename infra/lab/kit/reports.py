@@ -232,11 +232,11 @@ class ReportFactory:
         token: BoundToken | None = None,
         time: int | None = None,
     ) -> Report:
-        """A report that contains its token extension twice."""
+        """A report with its token extension twice in the shares for ``roles``."""
         return self._with_extensions(measurement, roles, lambda own: (*own, *own), token, time)
 
     def without_token(self, measurement: Any, *, roles: Collection[Role] = BOTH, time: int | None = None) -> Report:
-        """A report without any extension."""
+        """A report with no extension in the shares for ``roles``."""
         return self._with_extensions(measurement, roles, lambda own: (), None, time)
 
     def moved_token(

@@ -53,7 +53,7 @@ class ShuffledKit(AnalyzerKit):
         return usual.model_copy(update={"aggregators": {**(usual.aggregators or {}), SHUFFLER_OPERATOR: pin}})
 
     def shuffled_parties(self) -> ShuffledParties:
-        """The recipe's member ``parties``."""
+        """The parties of recipes of model ``shuffled``."""
         body = self.single_parties()
         del body["analyzer"]["state_key"]
         shuffler = {
@@ -95,11 +95,9 @@ class ShuffledKit(AnalyzerKit):
         return propose(Survey.from_body({**body, **members}), self.shuffled_parties())
 
     def opt_ins(self, recipe: Recipe) -> list[SignedLeaf]:
-        """The opt-ins of shuffler and analyzer, signed."""
         return [self.analyzer_opt_in(recipe), self.shuffler_opt_in(recipe)]
 
     def shuffler_opt_in(self, recipe: Recipe) -> SignedLeaf:
-        """The shuffler's opt-in to ``recipe``, signed."""
         body = OptIn(recipe_hash=recipe.hash_text, task_id=recipe.hash_text, role=SHUFFLER)
         return sign_leaf(LeafType.OPT_IN, body, SHUFFLER_OPERATOR, self.keys[SHUFFLER])
 
@@ -137,5 +135,5 @@ class Bundler:
         return self.channel.submission(counts, bound.token, bound.preimages, self.entropy).body
 
     def reports(self, *values: Any) -> list[bytes]:
-        """The report of a device with each of these values."""
+        """One report for each of ``values``, in order, each of a device of its own."""
         return [self.report(self.counts(value)) for value in values]

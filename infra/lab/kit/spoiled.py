@@ -28,12 +28,12 @@ def stolen(preimages: Preimages, entropy: Entropy, thief: Role = Role.LEADER) ->
 
 
 def garbled_token(token: bytes) -> bytes:
-    """A token whose signature does not verify."""
+    """``token`` with one bit of its signature flipped."""
     return flip(token, len(token) - 1)
 
 
 def garbled_ciphertext(sealed: HpkeCiphertext) -> HpkeCiphertext:
-    """A ciphertext that does not open."""
+    """``sealed`` with one bit in the middle of its payload flipped."""
     return replace(sealed, payload=flip(sealed.payload, len(sealed.payload) // 2))
 
 

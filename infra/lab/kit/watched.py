@@ -43,7 +43,7 @@ class WatchingKit(AnalyzerKit):
         return usual.model_copy(update={"aggregators": {**(usual.aggregators or {}), OPERATOR: pin}})
 
     def parties_of(self, model: str) -> PanPrivateParties | PanPrivateSingleParties:
-        """The recipe's member ``parties``."""
+        """The parties of recipes of ``model``, which watch an event, with the keys of their states."""
         if model == ONE:
             return PanPrivateSingleParties.model_validate(self.single_parties())
         body = self.parties().model_dump(mode="json")
@@ -73,5 +73,4 @@ class WatchingKit(AnalyzerKit):
         return Survey.from_body({**body, **members})
 
     def watched_recipe(self, model: str, statistic: str, **members: Any) -> Recipe:
-        """The recipe of ``watched_survey``."""
         return propose(self.watched_survey(model, statistic, **members), self.parties_of(model))

@@ -41,12 +41,12 @@ class Moments(NamedTuple):
 
     @property
     def of_square(self) -> float:
-        """Variance of the squared error."""
+        """Variance of the squared error: kappa_4 + 2 kappa_2^2."""
         return self.fourth + 2 * self.second**2
 
 
 def bit_moments(probability: float, slope: float) -> Moments:
-    """Return the moments of a bit that is 1 with ``probability``, divided by ``slope``."""
+    """Cumulants of a Bernoulli(``probability``) bit divided by ``slope``."""
     variance = probability * (1 - probability)
     return Moments(variance / slope**2, variance * (1 - 6 * variance) / slope**4)
 

@@ -58,7 +58,8 @@ class Errors:
 
     @property
     def stderr(self) -> float:
-        """The measured standard error of the sum."""
+        """Measured standard error of the sum of the estimates: the root of the summed squares, as devices are
+        independent."""
         return math.sqrt(self.squares)
 
 
@@ -79,7 +80,7 @@ class Compared:
 
     @property
     def stepwise_expected(self) -> float:
-        """The standard error of ``Stepwise``."""
+        """The standard error that ``Stepwise`` should have, half of the devices having an event."""
         return Stepwise(self.epsilon0, self.steps).stderr(self.devices)
 
     @property
@@ -106,13 +107,13 @@ class Compared:
 
     @property
     def sampling_error(self) -> float:
-        """The standard error of our measured standard error."""
+        """The standard error of ``ours.stderr`` itself, to first order (delta method)."""
         variance = self.devices * flipped_bit(float(self.epsilon0)).of_square
         return math.sqrt(variance) / (2 * self.ours.stderr)
 
     @property
     def stepwise_sampling_error(self) -> float:
-        """The standard error of the measured standard error of ``Stepwise``."""
+        """The standard error of ``stepwise.stderr`` itself, to first order (delta method)."""
         machine = Stepwise(self.epsilon0, self.steps)
         variance = self.devices / 2 * (machine.moments(0).of_square + machine.moments(1).of_square)
         return math.sqrt(variance) / (2 * self.stepwise.stderr)

@@ -133,7 +133,8 @@ def solve(case: Case, lost: Lost, entropy: Entropy) -> object:
 
 
 def beside(case: Case, measured: int, epsilon: float, delta: float) -> Needed:
-    """The measured number beside what is computed."""
+    """The users that a case was measured to need, beside those that each rule computes and the chance of success with
+    them; None where a rule does not apply."""
     values, domain = len(case.parts), case.log_domain
 
     def chance(users: int) -> float:

@@ -41,7 +41,8 @@ NAMES = {
 
 
 def users_table(found: Sequence[Needed]) -> Table:
-    """The users that every case needs, as a table."""
+    """A row for each case: the users that it was measured to need, and those that each rule computes; empty where none
+    applies."""
     shown = plain_table(
         "problem", "parameter", "values", "measured", "computed", "tuned", "flipped", "central", "paper", "local rate"
     )
@@ -53,7 +54,7 @@ def users_table(found: Sequence[Needed]) -> Table:
 
 
 def errors_table(found: Sequence[Largest]) -> Table:
-    """The largest errors of every variant, as a table."""
+    """Mean largest error and its standard error, a row for each number of categories and a column for each variant."""
     shown = plain_table("categories", *(name for name, _ in NAMES.values()))
     for one in found:
         cells = (f"{one.means[name]:,.1f} ± {one.stderrs[name]:.1f}" for name in NAMES)

@@ -63,7 +63,7 @@ def zsum_failure(alpha: float, users: int, noise: float) -> float:
     below = [0.0, *accumulate(masses)]
 
     def up_to(missing: float) -> float:
-        """Pr[Bin <= missing]."""
+        """Pr[Bin(n, noise / n) <= missing]."""
         return below[min(max(math.floor(missing) - low + 1, 0), len(masses))]
 
     least = math.floor(alpha * users * (1 + _NEGLIGIBLE)) + 1

@@ -165,7 +165,7 @@ class PointerJumping:
         raise ValueError("no such category")
 
     def _categories_above(self, level: int) -> int:
-        """The parts of all levels above one."""
+        """Number of categories of levels 0 to ``level`` - 1, which come first in the domain."""
         return sum(int(self.branches ** (self.branches**above)) for above in range(level))
 
 

@@ -111,7 +111,8 @@ class FiniteRandomizer:
         return {seen: Fraction(weight, self.denominator ** len(values)) for seen, weight in law.items()}
 
     def _counted(self, law: Law) -> Weights:
-        """The weights of one user's multisets."""
+        """What one user with this law sends, as counts of each message: weights are probabilities times
+        ``denominator``."""
         found: Weights = defaultdict(int)
         for vector, share in law.items():
             if share:

@@ -41,7 +41,7 @@ def zsum_estimate(count: Any, missing: Any, noise: float) -> Any:
 
 
 def cut_below(estimate: Any, least: float) -> Any:
-    """An estimate, or an array of them, from ``least`` on, and 0 below."""
+    """An estimate, or each of an array of them, replaced by 0 if it is below ``least``."""
     return (estimate >= least) * estimate
 
 

@@ -40,7 +40,7 @@ class Draws:
         self.given: list[bytes] = []
 
     def __call__(self, length: int, /) -> bytes:
-        """Draw and remember ``length`` bytes."""
+        """``length`` bytes, which are also appended to ``given``."""
         self.given.append(self.entropy(length))
         return self.given[-1]
 
@@ -98,7 +98,7 @@ dummies, and fractions. A recipe's position is its slot, so new ones come last."
 
 
 class Cast:
-    """All parties of the vectors with their keys."""
+    """Every party of the vectors. All keys follow from ``SEED``, so they are the same in every run."""
 
     def __init__(self) -> None:
         self.entropy = SeededEntropy(SEED)
@@ -111,7 +111,7 @@ class Cast:
 
     @cached_property
     def issuer(self) -> IssuerKey:
-        """The token key of every slot of the vectors."""
+        """The one RSA key of all slots, from primes that follow from ``SEED``."""
         return IssuerKey.from_primes(self._prime("p"), self._prime("q"))
 
     def _prime(self, name: str) -> int:
@@ -123,34 +123,31 @@ class Cast:
 
     @cached_property
     def gateway(self) -> tuple[ohttp.KeyConfig, KeyPair]:
-        """The gateway's OHTTP key configuration and key pair."""
+        """The gateway's OHTTP key, with id 7: what clients see, and the pair."""
         return ohttp.generate_key_config(7, self.entropy.child("gateway"))
 
     @cached_property
     def witness(self) -> SigningKey:
-        """The signing key of the only witness."""
         return generate_signing_key(self.entropy.child("witness"))
 
     @cached_property
     def device(self) -> SoftwareDevice:
-        """The only device, and the authority that certified it."""
+        """The only device, certified by a software root of its own."""
         draw = self.entropy.child("device")
         return SoftwareRoot.create(draw, self.now).issue("device-1", draw, self.now)
 
     @cached_property
     def recipes(self) -> dict[str, Recipe]:
-        """The recipes of the vectors by their names."""
+        """The recipes of ``ASKED`` by name, each with a token slot of its own in that order."""
         return {
             name: self.kit.recipe(**{"name": name, "slot": slot, **asked})
             for slot, (name, asked) in enumerate(ASKED.items())
         }
 
     def task(self, name: str) -> Task:
-        """The DAP task of the recipe ``name``."""
         return task_of(self.recipes[name], self.issuer.token_key.spki)
 
     def slot(self, name: str) -> Slot:
-        """The token slot of the recipe ``name``."""
         return slot_of(self.recipes[name])
 
 

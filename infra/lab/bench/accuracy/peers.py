@@ -32,7 +32,7 @@ _PRIMES = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
 
 
 def why_not() -> str | None:
-    """What to do so that the peer can be measured; None if it can be."""
+    """Why the peer cannot be measured here and what to do about it, in words; None if it can be."""
     if importlib.util.find_spec("pure_ldp") is None:
         return f"{NAME} is not installed, and its columns are empty; install it with: {install_command('peers')}"
     try:

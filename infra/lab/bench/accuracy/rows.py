@@ -65,7 +65,7 @@ class AccuracyRow:
 
 @dataclass(frozen=True)
 class Where:
-    """What several rows have in common."""
+    """What the figures of one measurement share: model, devices, size of the domain in bits, and epsilon."""
 
     model: str
     n: int
@@ -97,7 +97,7 @@ def paired_p(ours: Sequence[int], theirs: Sequence[int]) -> float:
 
 
 def table(rows: Sequence[AccuracyRow]) -> Table:
-    """The rows as a table for people."""
+    """The rows for a terminal, each with its standard error and what a peer or a target has beside it."""
     shown = plain_table("model", "n", "bits", "ε", "figure", "value", "± s.e.", "seeds", "peer", "its value", "target")
     for at in (1, 2, 3, 5, 6, 7, 9, 10):
         shown.columns[at].justify = "right"

@@ -39,7 +39,7 @@ class Collecting:
 
     @property
     def headers(self) -> dict[str, str]:
-        """The header that shows the token."""
+        """The header that shows the collector's token: that of the interoperation test API, or a bearer token."""
         return {AUTH_HEADER: self.token} if self.of_test_api else {"Authorization": f"Bearer {self.token}"}
 
     @classmethod

@@ -48,7 +48,7 @@ class DatabaseSize:
 
 
 async def weigh(layout: Layout, service: str) -> DatabaseSize:
-    """Measure the database of a running service."""
+    """Measure the database of a service while it runs, over a connection of its own."""
     engine = engine_of(load_config(layout.configs[service], CONFIGS[service]).database_url(service))
     try:
         async with engine.connect() as connection:

@@ -43,12 +43,12 @@ class BenchIssuer:
 
     @property
     def party(self) -> Issuer:
-        """The issuer as a recipe names it."""
         return Issuer(operator=self.name, name=self.name, signing_key=b64url(self.signing_key.public))
 
 
 def make_issuers(slots: int) -> list[BenchIssuer]:
-    """Make issuers that have ``slots`` slots together."""
+    """As many issuers as ``slots`` need, ``SLOTS`` each but for the last. The RSA keys are made by a process for each
+    CPU."""
     with ProcessPoolExecutor(os.cpu_count() or 1, get_context("spawn"), initializer=end_with_parent) as pool:
         keys = list(pool.map(_fresh_key, range(slots), chunksize=8))
     return [

@@ -281,7 +281,7 @@ class LiveStack:
         await self._until(done, "the log shows the issuer's keys")
 
     def epoch(self) -> int:
-        """The present epoch of the stack's issuer."""
+        """The token epoch of the stack's issuer by this machine's clock."""
         return int(time.time() // self.layout.options.epoch_seconds)
 
     async def _serves(self, party: str, recipes: Sequence[Recipe]) -> bool:

@@ -59,7 +59,8 @@ class Stream:
     _next: int = 0
 
     async def messages(self, count: int) -> AsyncIterator[bytes]:
-        """Yield the next ``count`` messages."""
+        """Yield ``count`` messages for the relay, in order; ``given`` counts each chunk as soon as its first message is
+        yielded."""
         waiting: deque[asyncio.Future[Chunk]] = deque()
         loop, end = asyncio.get_running_loop(), self._next + count
         while self._next < end or waiting:

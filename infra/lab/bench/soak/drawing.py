@@ -38,7 +38,7 @@ def table(found: Soak, judgements: Sequence[Verdict]) -> Table:
 
 
 def shown(value: float, unit: str) -> str:
-    """A value with its unit, as a table shows it."""
+    """``value`` with a unit for people: bytes as MiB, else microseconds."""
     return f"{value / 2**20:,.1f} MiB" if unit == BYTES else f"{value:,.0f} µs"
 
 

@@ -83,7 +83,7 @@ def kept_bytes(found: Soak) -> dict[str, float]:
 
 
 def document(found: Soak, judgements: Sequence[Verdict]) -> dict[str, Any]:
-    """The JSON document of a run."""
+    """What ``tacit bench soak --json`` prints: plan, verdicts and every sample."""
     last = found.samples[-1]
     return {
         "machine": machine(),

@@ -78,7 +78,6 @@ class Plan:
 
     @property
     def reports(self) -> int:
-        """All contributions of the run."""
         return self.tasks * self.rounds * self.batch
 
     def windows(self) -> Iterator[int]:

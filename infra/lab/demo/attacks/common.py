@@ -53,12 +53,11 @@ class Thief(Protocol):
     """Makes the reports of a model."""
 
     @property
-    def url(self) -> str:
-        """The URL to which the reports are sent."""
-        ...
+    def url(self) -> str: ...
 
     def attempts(self, spent: BoundToken, unspent: Sequence[BoundToken]) -> list[Attempt]:
-        """One report for each attack: with a token that was spent, and with others that were not."""
+        """One report for each attack, none of which may count. ``spent``: the token of a report that counted;
+        ``unspent``: others, of which each report takes its own."""
         ...
 
 
@@ -71,7 +70,6 @@ class SharesThief:
 
     @property
     def url(self) -> str:
-        """The leader's URL for reports."""
         return self.channel.url
 
     def attempts(self, spent: BoundToken, unspent: Sequence[BoundToken]) -> list[Attempt]:

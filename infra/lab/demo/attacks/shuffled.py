@@ -20,7 +20,7 @@ from tacit.task.shuffled import message_size
 
 
 class ShuffledThief(OneServerThief):
-    """Makes the attacks of a device."""
+    """The attacks of one device in the shuffled model; none is made with an invalid answer."""
 
     def _payload(self) -> bytes:
         return self.channel.payload(device_randomiser_of(randomizer_of(self.recipe)).dummy(self.entropy), self.entropy)

@@ -52,11 +52,10 @@ class SharedThief:
 
     @property
     def url(self) -> str:
-        """The leader's URL for reports."""
         return self.channel.url
 
     def attempts(self, spent: BoundToken, unspent: Sequence[BoundToken]) -> list[Attempt]:
-        """One report for each attack; see ``Thief.attempts``."""
+        """As ``Thief.attempts``; takes five of ``unspent``."""
         proof = "the Prio3 proof does not verify"
         stolen, no_bit, mixed, moved, other = unspent[:5]
         bound = "the token is bound to another report"
@@ -119,7 +118,7 @@ class SharedThief:
 
 @dataclass(frozen=True)
 class OneServerThief(ABC):
-    """Makes the attacks on a model with one server."""
+    """The attacks that every model with one server withstands; a model adds those on its own answers."""
 
     recipe: Recipe
     channel: AnalyzerChannel
@@ -127,11 +126,10 @@ class OneServerThief(ABC):
 
     @property
     def url(self) -> str:
-        """The analyzer's URL for reports."""
         return self.channel.url
 
     def attempts(self, spent: BoundToken, unspent: Sequence[BoundToken]) -> list[Attempt]:
-        """One report for each attack; see ``Thief.attempts``."""
+        """As ``Thief.attempts``; takes two of ``unspent``, and those that the model's own attacks need."""
         stolen, moved, *others = unspent
         guess = Preimages(self.entropy(PREIMAGE_SIZE), self.entropy(PREIMAGE_SIZE))
         payload = self._payload()
@@ -166,7 +164,7 @@ class OneServerThief(ABC):
 
 
 class LocalThief(OneServerThief):
-    """Makes the attacks on the local model."""
+    """The attacks on a model with one server, and an answer that no randomiser gives."""
 
     def _payload(self) -> bytes:
         return self.channel.payload(device_randomiser_of(randomizer_of(self.recipe)).dummy(self.entropy), self.entropy)

@@ -25,7 +25,7 @@ class Step:
     epsilon: float
 
     def cells(self, number: int) -> tuple[str, str, str, str, str]:
-        """The row of round ``number``, from 1."""
+        """The row of round ``number``, which counts from 1."""
         return str(number), f"{self.contributions:,}", f"{self.loss:.3f}", f"{self.accuracy:.1%}", f"{self.epsilon:.2f}"
 
 

@@ -118,7 +118,7 @@ def _drawn(result: DemoResult, letters: Lettering) -> bytes:
 
 
 def page(result: DemoResult, picture: bytes) -> str:
-    """The demo's result as one HTML page."""
+    """One HTML page that needs no other file; ``picture``: a PNG, which is embedded."""
     body = [
         f"<h1>{_text(result.question)}</h1>",
         f'<div class="soft">{_text(result.source)}</div>',

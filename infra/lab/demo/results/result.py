@@ -98,7 +98,7 @@ class DemoResult:
         return ""
 
     def document(self) -> dict[str, Any]:
-        """The JSON document of ``tacit demo --json``."""
+        """What ``tacit demo --json`` prints; seconds are wall time."""
         return {
             "source": self.source,
             "question": self.question,

@@ -59,7 +59,7 @@ class ShuffledResult(DemoResult):
         return f"{words} No device could send as many: policies allow {MOST_MESSAGES:,}, as much as a gateway takes."
 
     def document(self) -> dict[str, Any]:
-        """That of every demo, with the answers that are not estimated as 0."""
+        """As ``DemoResult.document``, without the answers whose estimate is 0, and with what was sent."""
         found = super().document()
         return {
             **found,

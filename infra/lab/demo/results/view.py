@@ -69,7 +69,6 @@ class Lines:
         self._told = now()
 
     def begin(self, name: str, total: int) -> _Line:
-        """A stage of ``total`` parts begins."""
         line = _Line(name, total, self._now())
         self._open.append(line)
         return line
@@ -85,7 +84,7 @@ class Lines:
         self._write(f"{line.name}: done in {self._told - line.began:.0f} s")
 
     def tell(self) -> None:
-        """Write a line, if it is time for one."""
+        """Write how far the newest stage is, at most every ``EVERY_SECONDS``."""
         now = self._now()
         if self._open and now - self._told >= EVERY_SECONDS:
             self._told = now
@@ -187,7 +186,6 @@ class Tick(Protocol):
 
 
 def show(result: DemoResult, console: Console, outputs: list[str]) -> None:
-    """Print the whole result on the console."""
     console.print()
     console.print(learned(result, console.width) if isinstance(result, LearnResult) else _chart(result, console.width))
     if isinstance(result, WatchedResult):

@@ -29,7 +29,6 @@ class Look:
 
     @property
     def words(self) -> str:
-        """What happened in the step, in words."""
         return f"step {self.step}: " + (f"{self.events} × {self.event}" if self.events else f"no {self.event}")
 
 
@@ -78,7 +77,7 @@ class WatchedResult(DemoResult):
         )
 
     def document(self) -> dict[str, Any]:
-        """That of every demo, with the steps and the intruder."""
+        """As ``DemoResult.document``, with what the intruder saw in each step and how well it guessed."""
         attackers = [
             {
                 "name": one.name,
