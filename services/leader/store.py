@@ -44,7 +44,8 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
 
     async def reject_unread(self, job: JobRow) -> None:
         """Reject the reports of a formed job, of which nothing is known but that it cannot be sent, as ``internal``.
-        Their tokens are not known to be good, so they are not spent."""
+        Their tokens are not known to be good, so they are not spent. Each keeps a row all the same, unlike a report
+        whose token was found bad (P31): if it is uploaded again, it is not stored and tried again."""
         heads = await self.heads(job.seqs)
         code = int(ReportError.REPORT_DROPPED)
         rows = [OutcomeRow(head.report_id, None, code, "internal", digest=head.digest) for head in heads]

@@ -1,5 +1,5 @@
-"""When a batch may be released, and what is released with it (DAP-18 section 4.6; P13, P15; anonymity rules R3, R9,
-R11).
+"""When a batch may be released, and what is released with it (DAP-18 section 4.6; P13, P15; R3, R9, R11:
+the attacks of ``tests/simulation/test_attacks.py``).
 
 Leader and Helper each apply these rules to their own counts and do not rely on the other's.
 """

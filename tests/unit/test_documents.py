@@ -111,6 +111,14 @@ def test_every_rule_is_in_the_table_with_what_it_asks() -> None:
     assert all(len(text) > 20 for text in rows.values())
 
 
+def test_every_rule_that_code_or_a_document_names_by_number_is_in_the_glossary() -> None:
+    glossary = ROOT / "docs" / "glossary.md"
+    explained = re.findall(r"^\| (P[0-9].*?) \|", glossary.read_text(), flags=re.MULTILINE)
+    texts = [*sources(), *(set((ROOT / "docs").glob("*.md")) - {glossary})]
+    named = {rule for path in texts for rule in re.findall(r"\bP[1-9][0-9]?b?\b", path.read_text())}
+    assert named == {rule for row in explained for rule in row.split(", ")}
+
+
 def test_the_problem_table_holds_the_types_that_the_code_can_answer_with_and_no_others() -> None:
     found = set()
     for text in (path.read_text() for path in sources()):
