@@ -27,7 +27,6 @@ from infra.commands.staging_options import (
     Single,
     Skewed,
     dealt_to,
-    mode_of,
     natures_of,
     wanted_for,
 )
@@ -69,7 +68,7 @@ StagingDir = Annotated[
 @app.command("up")
 def up(
     agents: Agents = 100,
-    mode: ModeName = Mode.PROCESSES.value,
+    mode: ModeName = Mode.PROCESSES,
     single: Single = SINGLE,
     per_host: PerHost = PER_HOST,
     epoch_seconds: EpochSeconds = None,
@@ -95,9 +94,9 @@ def up(
     from infra.tools.staging.starting import Crowd
     from tacit.operations.pace import default_epoch_seconds
 
-    folder, kind, natures = state_dir.absolute(), mode_of(mode), natures_of(clock_skew, skewed, driven_by)
-    wanted = wanted_for(kind, backends_named or [], driven_by)
-    shares = dealt_to(examples, kind, folder, agents)
+    folder, natures = state_dir.absolute(), natures_of(clock_skew, skewed, driven_by)
+    wanted = wanted_for(mode, backends_named or [], driven_by)
+    shares = dealt_to(examples, mode, folder, agents)
     fresh = not (folder / INDEX).exists()
     usual = max(DEFAULT_EPOCH_SECONDS, default_epoch_seconds(agents, how_busy()))
     seconds = epoch_seconds or (usual if fresh else None)
@@ -107,10 +106,10 @@ def up(
     tell = print_json_line if as_json else _show_up
     claim_folder(folder)
     with alone_in(folder, UP_LOCK, "a stack runs here; choose another --state-dir, or stop that one"):
-        if kind is Mode.CONTAINERS:
+        if mode is Mode.CONTAINERS:
             _in_containers(folder, opened, crowd, (base, database_image), tell, is_fresh=fresh)
         else:
-            _as_processes(folder, opened, crowd, (kind, wanted, shares), tell)
+            _as_processes(folder, opened, crowd, (mode, wanted, shares), tell)
 
 
 def _in_containers(
