@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.text import Text
@@ -37,7 +37,6 @@ from infra.stacks.opening import open_stack
 from infra.tools.images.context import DEFAULT_BASE
 from infra.tools.staging.choices import Driver, Mode
 from infra.views.terminal import answers, notes, plain_table, print_json, print_json_line
-from tacit.adapters.databases.recovery import Recovery
 from tacit.adapters.disk.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.counting_words import plural
@@ -55,7 +54,6 @@ DEFAULT_DATABASE_IMAGE = "docker.io/library/postgres:16"
 PER_HOST = 250
 SINGLE = 2
 ANSWER_SECONDS = 10.0
-RECOVERIES = (Recovery.ACCEPT.value, Recovery.NEW_MARK.value)
 
 app = typer.Typer(help="Run a whole deployment with many devices on this machine.", no_args_is_help=True)
 app.command("images")(images_command)
@@ -218,8 +216,8 @@ SomeServices = Annotated[
     list[str], typer.Argument(help="Services, or organisations for all of theirs.", show_default=False)
 ]
 Beside = Annotated[
-    str | None,
-    typer.Option("--serve-with", metavar="OPTION", help="accept-rollback or new-mark, as for tacit serve; only once."),
+    Literal["accept-rollback", "new-mark"] | None,
+    typer.Option("--serve-with", help="This option of tacit serve, for one service and only once."),
 ]
 
 
@@ -252,8 +250,8 @@ def start(
 
     Example: tacit staging start helper
     """
-    if serve_with not in {None, *RECOVERIES} or (serve_with and len(services or ()) != 1):
-        raise typer.BadParameter(f"--serve-with needs one service, and is one of {', '.join(RECOVERIES)}")
+    if serve_with and len(services or ()) != 1:
+        raise typer.BadParameter("--serve-with needs one service")
     also = () if serve_with is None else (f"--{serve_with}",)
     _order("start", services or (), state_dir, also, as_json=as_json)
 
