@@ -28,7 +28,6 @@ from tacit.service.app import (
     ServiceEnv,
     add_driver,
     ask_time,
-    heed_expect,
     make_app,
 )
 from tacit.service.base.marks import watermark_of
@@ -76,8 +75,8 @@ def create_app(
     store = AttesterStore(config.database_url(NAME), watermark_of(config, NAME, deps.clock, deps.recovery))
     app[ATTESTER] = attester = Attester(config, deps, store, [own, *verifiers], secret)
     app[HEALTH_PROBLEMS].append(attester.credential.trouble)
-    app.router.add_post("/v1/challenge", post_challenge, expect_handler=heed_expect)
-    app.router.add_post("/v1/token-requests", post_token_request, expect_handler=heed_expect)
+    app.router.add_post("/v1/challenge", post_challenge)
+    app.router.add_post("/v1/token-requests", post_token_request)
     if config.operator_token is not None:
         app.router.add_get("/v1/issuance", get_issuance)
     app.cleanup_ctx.append(_running)

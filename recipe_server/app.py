@@ -20,7 +20,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.announcer import Announcer
 from tacit.errors import UsageError
-from tacit.service.app import HEALTH_PROBLEMS, SERVICE_ENV, ServiceEnv, add_driver, heed_expect, make_app
+from tacit.service.app import HEALTH_PROBLEMS, SERVICE_ENV, ServiceEnv, add_driver, make_app
 from tacit.service.base.backends import make_announcer
 from tacit.service.base.marks import watermark_of
 from tacit.service.base.vouched import ASK_SECONDS, VouchedTime
@@ -58,12 +58,12 @@ def create_app(config: RecipeServerConfig, deps: ServiceEnv) -> web.Application:
     router.add_get("/v1/bundle/{digest}", handlers.get_page)
     router.add_get("/v1/key-sets", handlers.get_key_sets)
     router.add_get("/v1/hashes/{size}/{block}", handlers.get_hashes)
-    router.add_post("/v1/leaves", handlers.post_leaf, expect_handler=heed_expect)
+    router.add_post("/v1/leaves", handlers.post_leaf)
     router.add_get("/v1/recipes", handlers.get_recipes)
     router.add_get("/v1/recipes/{hash}", handlers.get_recipe)
-    router.add_put("/v1/models/{hash}", handlers.put_model, expect_handler=heed_expect)
+    router.add_put("/v1/models/{hash}", handlers.put_model)
     router.add_get("/v1/models/{hash}/{number}", handlers.get_piece)
-    router.add_post("/v1/results", handlers.post_result, expect_handler=heed_expect)
+    router.add_post("/v1/results", handlers.post_result)
     router.add_get("/v1/results", handlers.get_results)
     router.add_get("/v1/results/{hash}", handlers.get_recipe_results)
     app.cleanup_ctx.append(_running)

@@ -10,11 +10,10 @@ from relay.key_sets import LoggedKeySets
 from relay.service import Relay
 from tacit.errors import Abort
 from tacit.media_types import JSON, OHTTP_REQ
-from tacit.service.app import SERVICE_ENV, UNAVAILABLE
+from tacit.service.app import UNAVAILABLE
 from tacit.service.fast_routes import add_fast_route
-from tacit.service.http.fast_reader import Asking, FastRoute, Respond
+from tacit.service.http.fast_route import Asking, FastRoute, Respond
 from tacit.service.http.problems import Answer
-from tacit.time_format import date_field
 
 RELAY = web.AppKey("relay", Relay)
 KEY_SETS_MAX_AGE = 600
@@ -23,7 +22,6 @@ NOT_YET = "The relay has no key sets yet."
 
 def add_routes(app: web.Application, relay: Relay, key_sets: LoggedKeySets | None) -> None:
     """Mount the relay's resources; other methods get 405, ``Expect`` gets 417."""
-    clock = app[SERVICE_ENV].clock
 
     def admit(head: Asking) -> Respond:
         return partial(post_message, head.remote or "")
@@ -33,7 +31,7 @@ def add_routes(app: web.Application, relay: Relay, key_sets: LoggedKeySets | Non
         date their requests."""
         with relay.budget.admit(len(message)):
             answer = await relay.forward(message, client)
-        headers = {"Content-Type": answer.content_type, "Date": date_field(int(clock.now()))}
+        headers = {"Content-Type": answer.content_type}
         if answer.retry_after is not None:
             headers["Retry-After"] = str(answer.retry_after)
         return Answer(answer.body, headers, answer.status)

@@ -28,7 +28,7 @@ VERIFIED, AGGREGATED, SHARDED = FastPath(), FastPath(), FastPath()
 TOKENS, OPENED, SEALED = FastPath(), FastPath(), FastPath()
 """Signatures, sealed messages to a key of ours, and messages that are sealed, in batches (``tacit.multibuffer``)."""
 REQUESTS = FastPath()
-"""Requests to fast routes, which aiohttp can read too (``tacit.service.http.fast_reader``)."""
+"""Requests to fast routes, which the application can answer too (``tacit.service.http.fast_route``)."""
 RELAYED, FORWARDED = FastPath(), FastPath()
 """Messages that share a frame: a relay's where it is to send frames, and a gateway's uploads to its own leader."""
 STORED, COPIED = FastPath(), FastPath()

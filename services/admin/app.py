@@ -49,7 +49,7 @@ from tacit.models.parties import Parties
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.operations.pace import Pace
 from tacit.operations.results import CollectorAccess
-from tacit.service.app import HEALTH_PROBLEMS, Handler, ServiceEnv, add_driver, ask_time, heed_expect, make_app
+from tacit.service.app import HEALTH_PROBLEMS, Handler, ServiceEnv, add_driver, ask_time, make_app
 from tacit.service.base.hsm import HsmKey
 from tacit.service.base.keys import read_signing_key
 from tacit.service.base.log import REQUEST, RequestId
@@ -118,7 +118,7 @@ def create_app(config: AdminConfig, deps: ServiceEnv) -> web.Application:
         add_driver(app, FleetWatch(config.fleet, admin.events), LOOK_SECONDS, "watching the fleet's counts")
     app.on_shutdown.append(_end_streams)
     for route in ROUTES:
-        app.router.add_route(route.method, route.path, endpoint(route), expect_handler=heed_expect)
+        app.router.add_route(route.method, route.path, endpoint(route))
     add_described(app, ROUTES, about(app[ADMIN].sign_in.cookie), None)
     add_pages(app)
     app.on_response_prepare.append(_show_id)

@@ -12,7 +12,7 @@ from tacit.media_types import OHTTP_KEYS, OHTTP_REQ, OHTTP_REQ_FRAME, OHTTP_RES,
 from tacit.message_frames import decode_requests, encode_answers
 from tacit.service.fast_routes import add_fast_route
 from tacit.service.http.callers import CALLERS, Callers
-from tacit.service.http.fast_reader import Asking, FastRoute, Respond
+from tacit.service.http.fast_route import Asking, FastRoute, Respond
 from tacit.service.http.problems import Answer
 
 GATEWAY = web.AppKey("gateway", Gateway)

@@ -27,7 +27,6 @@ from tacit.service.app import (
     ServiceEnv,
     add_driver,
     ask_time,
-    heed_expect,
     make_app,
 )
 from tacit.service.base.marks import watermark_of
@@ -52,7 +51,7 @@ def create_app(config: IssuerConfig, deps: ServiceEnv) -> web.Application:
     store = IssuerStore(config.database_url(NAME), watermark_of(config, NAME, deps.clock, deps.recovery))
     app[ISSUER] = issuer = Issuer(config, deps, store)
     app.router.add_get(WELL_KNOWN_PATH, get_directory)
-    app.router.add_post("/token-request", post_token_request, expect_handler=heed_expect)
+    app.router.add_post("/token-request", post_token_request)
     if config.operator_token is not None:
         app.router.add_get("/v1/issuance", get_issuance)
     app.cleanup_ctx.append(_running)

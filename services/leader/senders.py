@@ -15,7 +15,7 @@ from tacit.errors import Abort, UsageError
 from tacit.models.parties import SHUFFLER
 from tacit.service.app import ServiceEnv
 from tacit.service.http.callers import Callers, gateway_roles
-from tacit.service.http.fast_reader import Asking
+from tacit.service.http.fast_route import Asking
 from tacit.service.http.server import source_of_request
 from tacit.service.http.source_budget import SourceBudget
 from tacit.task import Task

@@ -24,7 +24,7 @@ from tacit.messages.version_codec import encode_upload_errors
 from tacit.ports import HttpResponse
 from tacit.roles.aggregator import Party
 from tacit.service.app import ServiceEnv, own_fault
-from tacit.service.http.fast_reader import Asking, FastRoute, Respond
+from tacit.service.http.fast_route import Asking, FastRoute, Respond
 from tacit.service.http.limits import ByteBudget
 from tacit.service.http.problems import Answer, problem_answer
 

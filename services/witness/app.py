@@ -14,7 +14,7 @@ from services.witness.store import WitnessStore
 from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.network.origins import require_secure_url
 from tacit.logview.whole import MAX_BUNDLE
-from tacit.service.app import HEALTH_PROBLEMS, METRICS, ServiceEnv, ask_time, heed_expect, make_app
+from tacit.service.app import HEALTH_PROBLEMS, METRICS, ServiceEnv, ask_time, make_app
 from tacit.service.base.marks import watermark_of
 from tacit.service.http.callers import Callers
 from tacit.service.metric_names import Rule, Shown
@@ -42,7 +42,7 @@ def create_app(config: WitnessConfig, deps: ServiceEnv) -> web.Application:
     app[WITNESS] = witness = Witness(config, deps, store)
     app[HEALTH_PROBLEMS].append(witness.trouble)
     app[OPERATED].held = lambda: [HeldKey("cosignatures", witness.key.encode())]
-    app.router.add_post("/add-checkpoint", post_add_checkpoint, expect_handler=heed_expect)
+    app.router.add_post("/add-checkpoint", post_add_checkpoint)
     app.router.add_get("/key", get_key)
     app[METRICS].declare(*SHOWN)
     for name in COUNTED:

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
-from aiohttp import HttpVersion11, web
+from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from tacit import __version__
@@ -27,9 +27,10 @@ from tacit.service.base.driver import Driver, run_driver
 from tacit.service.base.log import REQUEST, RequestId, get_logger, hear_tls, places_of
 from tacit.service.base.vouched import ASK_SECONDS, AskingTime, VouchedTime, Voucher
 from tacit.service.http.callers import CALLERS, Callers
-from tacit.service.http.fast_reader import expectation_failed, is_met, require_media_type
+from tacit.service.http.fast_route import require_media_type
 from tacit.service.http.limits import busy, come_back
-from tacit.service.http.problems import problem_response, status_abort, too_large, too_slow
+from tacit.service.http.problems import problem_response, status_abort, too_large
+from tacit.service.http.reader import Body
 from tacit.service.http.server import connection_of
 from tacit.service.metrics import Metrics, Reading, number_of
 from tacit.service.operated import OPERATED, Operated
@@ -222,49 +223,16 @@ async def read_body(request: web.Request, limit: int, media_type: str | None = N
     (``tacit.service.http.admission``).
     """
     if media_type is not None:
-        content_types = request.headers.getall("Content-Type", ())
-        require_media_type(content_types, media_type, request.headers.getall("Content-Encoding", ()))
+        require_media_type(request.headers, media_type)
     if request.content_length is not None and request.content_length > limit:
         raise too_large(limit)
-    stream = request.content
-    if (
-        stream.is_eof() and stream.exception() is None
-    ):  # it arrived with the head, as most bodies do: nothing to wait for
-        whole = stream.read_nowait()
-        if len(whole) > limit:
-            raise too_large(limit)
-        return whole
-    if "Expect" in request.headers and request.version >= HttpVersion11:  # ``heed_expect`` lets nothing else pass
-        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        request.writer.output_size = 0  # the answer itself has not begun
-    parts: list[bytes] = []
-    size = 0
+    body = request.content
+    if not isinstance(body, Body):
+        raise TypeError("the application must be served by tacit.service.run")
     try:
-        async for part in stream.iter_any():
-            size += len(part)
-            if size > limit:
-                raise too_large(limit)
-            parts.append(part)
-        return b"".join(parts)
-    except TimeoutError as error:  # raised by ``Connection``, which counts the arriving bytes
-        raise too_slow() from error
-    except (OSError, web.RequestPayloadError) as error:
+        return await body.read(limit)
+    except OSError as error:
         raise status_abort(HTTPStatus.BAD_REQUEST, "the body arrived incomplete") from error
-    finally:
-        parts.clear()  # an error's traceback would keep them, in a reference cycle
-
-
-async def heed_expect(request: web.Request) -> web.StreamResponse | None:
-    """``expect_handler`` for routes that read a body: leave to send it is given by ``read_body``, after everything that
-    its head decides (aiohttp's own handler would give it before). Anything else that is expected is refused (417).
-
-    Pass it to ``app.router.add_post(path, handler, expect_handler=heed_expect)``.
-    """
-    if is_met(request.headers.getall("Expect")):
-        return None
-    response = problem_response(expectation_failed())
-    response.force_close()
-    return response
 
 
 def _counting(answered: Callable[[int], None] | None, metrics: Metrics) -> Callable[[str, int, float], None]:

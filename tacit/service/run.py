@@ -12,7 +12,7 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -25,11 +25,11 @@ from tacit.errors import UsageError
 from tacit.lines import lines_of
 from tacit.service.app import METRICS, SERVICE_NAME, STOPPING
 from tacit.service.base.config import Limits, Listen, ServiceConfig
-from tacit.service.base.log import quiet_http_logger
 from tacit.service.base.memory import return_large_blocks
 from tacit.service.fast_routes import serving
 from tacit.service.http.admission import Admission
-from tacit.service.http.listener import TlsSite, listening_sockets
+from tacit.service.http.application import Application
+from tacit.service.http.listener import TlsListener, listening_sockets
 from tacit.service.http.server import Server
 from tacit.service.metric_names import PATH
 from tacit.service.metrics_listener import metrics_site, watch_certificates
@@ -99,40 +99,77 @@ def server_tls(listen: Listen) -> ssl.SSLContext | None:
     return listener_context(listen.tls_cert, listen.tls_key, listen.client_ca)
 
 
-class Runner(web.AppRunner):
-    """Starts and stops an application; ``server`` makes its connections. Writes no access log."""
+class _Application(web.AppRunner):
+    """Starts and stops an application, which has no listener of aiohttp. When it stops, ``end`` ends its connections
+    after those are told that listen for it, and before what handlers need is closed."""
 
-    __slots__ = ("_limits",)
+    __slots__ = ("_end",)
+
+    def __init__(self, app: web.Application, end: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(app, access_log=None)
+        self._end = end
+
+    async def shutdown(self) -> None:
+        """aiohttp: the application is to stop."""
+        await super().shutdown()
+        await self._end()
+
+
+class Runner:
+    """Starts and stops an application and its listeners; ``server`` makes their connections. Writes no access log."""
 
     def __init__(
         self, app: web.Application, *, grace_seconds: float = GRACE_SECONDS, limits: Limits | None = None
     ) -> None:
+        self.app = app
+        self.server: Server | None = None
+        self.addresses: list[tuple[str, int]] = []
+        """Of the listeners: host and port."""
         self._limits = limits or Limits()
-        super().__init__(
-            app,
-            access_log=None,
-            logger=quiet_http_logger(),
-            shutdown_timeout=grace_seconds,
-            keepalive_timeout=self._limits.idle_seconds,
-            auto_decompress=False,  # else a small body that nobody reads could take seconds to inflate
-        )
+        self._grace_seconds = grace_seconds
+        self._application = _Application(app, self._finish)
+        self._listeners: list[asyncio.AbstractServer | TlsListener] = []
 
-    async def _make_server(self) -> web.Server:
-        plain = await super()._make_server()
+    async def setup(self) -> None:
+        """Start the application. Raises what its start raises; ``cleanup`` is needed then, too."""
+        await self._application.setup()
+        inner = self._application.server
+        if inner is None:
+            raise TypeError("the application has not started")
         admission = Admission(self._limits, _connections(self._limits))
-        return Server(plain, admission, serving(self.app), **self._kwargs)
+        self.server = Server(admission, serving(self.app), Application(inner))
+
+    async def listen(self, sockets: Sequence[socket.socket], tls: ssl.SSLContext | None = None) -> None:
+        """Accept connections at sockets that listen already, which are closed in the end."""
+        if self.server is None:
+            raise TypeError("the application has not started")
+        if tls is not None:
+            self._listeners.append(TlsListener(self.server, sockets, tls))
+        else:
+            loop = asyncio.get_running_loop()
+            for one in sockets:
+                self._listeners.append(await loop.create_server(self.server, sock=one, backlog=BACKLOG))
+        self.addresses += [one.getsockname()[:2] for one in sockets]
+
+    async def cleanup(self) -> None:
+        """Stop accepting, finish what is in flight, and close what the application has opened."""
+        for listener in self._listeners:
+            listener.close()
+        await asyncio.sleep(0)  # what has come before is begun
+        if self.server is not None:
+            self.server.close_idle()
+        await self._application.cleanup()
+        self.server = None
+
+    async def _finish(self) -> None:
+        if self.server is not None:
+            await self.server.finish(self._grace_seconds)
 
 
 def _connections(limits: Limits) -> int:
     """The most connections: half of the descriptors; the other half is for files and our own connections."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return limits.connections if descriptors < 0 else max(1, min(limits.connections, descriptors // 2))
-
-
-def _sites(runner: Runner, sockets: Sequence[socket.socket], tls: ssl.SSLContext | None) -> list[web.BaseSite]:
-    if tls is not None:
-        return [TlsSite(runner, sockets, tls=tls)]
-    return [web.SockSite(runner, one, backlog=BACKLOG) for one in sockets]
 
 
 @contextlib.asynccontextmanager
@@ -199,8 +236,7 @@ async def _listening(
             taken = error.errno == errno.EADDRINUSE
             why = f"in use by {holder_of(listen.port)}" if taken else error.strerror
             raise UsageError(f"listen: cannot bind {listen.host}:{listen.port}: {why}") from error
-        for site in _sites(runner, sockets, tls):
-            await site.start()
+        await runner.listen(sockets, tls)
         host = f"[{listen.host}]" if ":" in listen.host else listen.host
         port = runner.addresses[0][1]
         yield f"{'https' if tls else 'http'}://{host}:{port}"

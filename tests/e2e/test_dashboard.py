@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from aiohttp import web
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from infra.base.free_ports import free_ports
@@ -23,7 +22,8 @@ from services.admin.app import create_app
 from tacit.adapters.system import OsEntropy
 from tacit.service.app import ServiceEnv
 from tacit.service.base.config import Listen
-from tacit.service.run import started
+from tacit.service.http.listener import listening_sockets
+from tacit.service.run import Runner, started
 from tests.conftest import skip_or_fail
 from tests.e2e import test_node_device
 from tests.e2e.test_agent_host import hosting
@@ -49,19 +49,16 @@ class Site:
         self.stage = stage
         self.changes = changes
         self.port = 0
-        self._runner: web.AppRunner | None = None
+        self._runner: Runner | None = None
         self._starts = 100
 
     async def start(self) -> None:
         self._starts += 1
         deps = ServiceEnv(self.stage.clock, SeededEntropy(self._starts), self.stage.network, background=False)
-        self._runner = web.AppRunner(create_app(self.stage.config(**self.changes), deps), shutdown_timeout=0.1)
+        self._runner = Runner(create_app(self.stage.config(**self.changes), deps), grace_seconds=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", self.port)
-        await site.start()
-        server = site._server
-        assert server is not None
-        self.port = server.sockets[0].getsockname()[1]  # type: ignore[attr-defined]
+        await self._runner.listen(await listening_sockets("127.0.0.1", self.port, backlog=100, reuse_port=False))
+        self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
         if self._runner is not None:

@@ -21,7 +21,8 @@ from tacit.service.app import ServiceEnv, make_app
 from tacit.service.base.group_commit import GroupCommitter
 from tacit.service.batcher import Batcher, FrameBounds
 from tacit.service.fast_routes import add_fast_route
-from tacit.service.http.fast_reader import Asking, FastRoute, Respond
+from tacit.service.http.fast_route import Asking, FastRoute, Respond
+from tacit.service.http.listener import listening_sockets
 from tacit.service.http.problems import Answer
 from tacit.service.run import Runner
 
@@ -104,7 +105,7 @@ async def test_what_the_raising_frames_held_is_free_once_the_error_is_answered(r
     runner = Runner(app)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        await runner.listen(await listening_sockets("127.0.0.1", 0, backlog=100, reuse_port=False))
         reader, writer = await asyncio.open_connection(*runner.addresses[0][:2])
         for _ in range(3):
             writer.write(

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 
 from infra.lab.kit.aggregators import GATEWAY_TOKEN, party_of, settings_of
 from infra.lab.kit.clock import SimClock
@@ -31,7 +30,7 @@ from tacit.ports import HttpResponse
 from tacit.service.app import ServiceEnv
 from tacit.service.base.config import Limits, Listen
 from tacit.service.http.admission import Admission
-from tacit.service.http.server import Server
+from tacit.service.http.listener import listening_sockets
 from tacit.service.run import Runner, started
 from tests.certificates import Authority
 
@@ -96,8 +95,8 @@ async def listening(folder: Path, **limits: object) -> AsyncIterator[Listening]:
     runner = Runner(app, grace_seconds=0.1, limits=Limits.model_validate(limits))
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        assert isinstance(runner.server, Server)
+        await runner.listen(await listening_sockets("127.0.0.1", 0, backlog=100, reuse_port=False))
+        assert runner.server is not None
         host, port = runner.addresses[0][:2]
         relay = Listening(gateway, runner.server.admission, host, port)
         yield relay
@@ -236,26 +235,32 @@ async def test_who_sends_the_next_request_early_waits_for_a_turn_like_everybody(
         assert [await status_of(one) for one in (greedy, honest, greedy)] == [200] * 3
 
 
-async def test_several_requests_in_one_piece_are_one_and_the_end_of_their_connection(tmp_path: Path) -> None:
+async def test_several_requests_in_one_piece_have_one_turn_after_the_other(tmp_path: Path) -> None:
     whole = head("/", OHTTP_REQ, 4) + b"abcd"
-    async with listening(tmp_path, requests=1) as relay:
-        reader, _ = await relay.connect(40 * whole)
-        assert await status_of(reader) == 200
-        assert await asyncio.wait_for(reader.read(), PATIENCE) == b""
-        assert relay.gateway.asked.qsize() == 1
-        assert (len(relay.admission), relay.admission.turns) == (0, 0)
+    async with listening(tmp_path, requests=2) as relay:
+        relay.gateway.open.clear()
+        reader, writer = await relay.connect(40 * whole)
+        await until(lambda: relay.admission.turns == 1)
+        await asyncio.sleep(0.05)
+        assert (relay.gateway.asked.qsize(), relay.admission.turns) == (1, 1)
+        relay.gateway.open.set()
+        assert [await status_of(reader) for _ in range(40)] == [200] * 40
+        assert relay.gateway.asked.qsize() == 40
+        writer.close()
+        await until(lambda: len(relay.admission) == 0)
+        assert relay.admission.turns == 0
 
 
 async def test_what_follows_an_upgrade_that_nobody_takes_up_is_not_answered_beside_the_turns(tmp_path: Path) -> None:
     upgrade = b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
     async with listening(tmp_path, requests=1) as relay:
         relay.gateway.open.clear()
-        for _ in range(5):
-            reader, _ = await relay.connect(upgrade + head("/", OHTTP_REQ, 4) + b"abcd")
-            assert await status_of(reader) == 200
+        readers = [(await relay.connect(upgrade + head("/", OHTTP_REQ, 4) + b"abcd"))[0] for _ in range(5)]
+        await until(lambda: relay.gateway.asked.qsize() == 1)
         await asyncio.sleep(0.05)
-        assert relay.gateway.asked.qsize() <= 1
-        assert relay.gateway.asked.qsize() <= relay.admission.turns
+        assert (relay.gateway.asked.qsize(), relay.admission.turns) == (1, 1)
+        relay.gateway.open.set()
+        assert [[await status_of(reader), await status_of(reader)] for reader in readers] == [[200, 200]] * 5
 
 
 async def test_who_does_not_read_its_answer_holds_no_turn(tmp_path: Path) -> None:

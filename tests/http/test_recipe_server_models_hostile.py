@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from aiohttp import web
 
 from infra.lab.kit.entropy import SeededEntropy
 from recipe_server.app import create_app
@@ -21,7 +20,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.service.app import ServiceEnv
 from tacit.service.base.config import Limits
 from tacit.service.http.admission import Admission
-from tacit.service.http.server import Server
+from tacit.service.http.listener import listening_sockets
 from tacit.service.run import Runner
 from tests.http.model_stage import BINARY, MODEL, OTHER_PATH, PATH, POLICY, ModelServer, model_server
 from tests.http.test_attackers import until
@@ -79,8 +78,8 @@ async def on_a_port(server: ModelServer) -> AsyncIterator[Listening]:
     runner = Runner(app, grace_seconds=0.1, limits=Limits())
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        assert isinstance(runner.server, Server)
+        await runner.listen(await listening_sockets("127.0.0.1", 0, backlog=100, reuse_port=False))
+        assert runner.server is not None
         listening = Listening(runner.server.admission, runner.addresses[0][1])
         yield listening
         for writer in listening.writers:

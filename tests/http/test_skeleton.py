@@ -20,7 +20,7 @@ from tacit.adapters.network.http import HttpTransport
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.errors import Abort, CryptoError, DecodeError, Refusal, UsageError
 from tacit.ports import HttpResponse, Transport, TransportError
-from tacit.service.app import DRIVERS, ServiceEnv, add_driver, heed_expect, make_app, read_body
+from tacit.service.app import DRIVERS, ServiceEnv, add_driver, make_app, read_body
 from tacit.service.base.config import Listen
 from tacit.service.http.auth import require_bearer, token_digest
 from tacit.service.run import started
@@ -80,7 +80,7 @@ async def _private(request: web.Request) -> web.Response:
 
 def _app(deps: ServiceEnv | None = None) -> web.Application:
     app = make_app("probe", deps or _deps(), max_body=LIMIT)
-    app.router.add_post("/echo", _echo, expect_handler=heed_expect)
+    app.router.add_post("/echo", _echo)
     app.router.add_get("/fail/{how}", _fail)
     app.router.add_get("/private", _private)
     return app

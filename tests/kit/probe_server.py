@@ -1,4 +1,5 @@
-"""One application behind the fast server and behind aiohttp's, and a client that reads answers as h11 does."""
+"""An application whose fast routes are served as such or as its others are, and a client that reads answers as h11
+does."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from tacit.service.app import COUNT, ServiceEnv, make_app, read_body
 from tacit.service.base.config import Limits
 from tacit.service.fast_routes import FAST_ROUTES, add_fast_route
 from tacit.service.http.auth import require_bearer, token_digest
-from tacit.service.http.fast_reader import Asking, FastRoute, Respond
+from tacit.service.http.fast_route import Asking, FastRoute, Respond
+from tacit.service.http.listener import listening_sockets
 from tacit.service.http.problems import Answer
 from tacit.service.http.server import Server
 from tacit.service.run import Runner
@@ -27,7 +29,7 @@ PATIENCE = 60.0
 LIMIT = 100_000
 TYPE = "application/x-test;message=one"
 DIGEST = token_digest("let-me-in")
-SERVERS = ("fast", "aiohttp")
+SERVERS = ("fast", "application")
 FAULTS: dict[str, Exception] = {
     "abort": Abort(
         "urn:x:y", "this time", status=409, title="Always.", extensions={"n": 7}, headers={"Retry-After": "3"}
@@ -48,7 +50,7 @@ class _Nowhere:
 
 @dataclass
 class Served:
-    """An application behind one of the servers. ``bodies``: what handlers have read; ``open`` lets them answer;
+    """An application, served in one of the two ways. ``bodies``: what handlers have read; ``open`` lets them answer;
     ``counted``: route and status of every answer that was counted."""
 
     runner: Runner
@@ -72,7 +74,7 @@ class Served:
 
     @property
     def server(self) -> Server:
-        assert isinstance(self.runner.server, Server)
+        assert self.runner.server is not None
         return self.runner.server
 
 
@@ -149,13 +151,13 @@ async def served(by: str, **limits: object) -> AsyncIterator[Served]:
     opened.set()
     app, counted = make_probe(bodies, opened), list[tuple[str, int]]()
     app[COUNT] = lambda route, status, _began: counted.append((route, status))
-    if by == "aiohttp":
+    if by == "application":
         app[FAST_ROUTES].clear()
     runner = Runner(app, grace_seconds=1.0, limits=Limits.model_validate(limits))
     found = Served(runner, bodies, opened, counted)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        await runner.listen(await listening_sockets("127.0.0.1", 0, backlog=100, reuse_port=False))
         yield found
     finally:
         for writer in found.writers:

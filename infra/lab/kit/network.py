@@ -17,6 +17,7 @@ from aiohttp import web
 
 from tacit.adapters.network.origins import origin_of
 from tacit.ports import Clock, HttpResponse, Transport, TransportError
+from tacit.service.http.listener import listening_sockets
 from tacit.service.run import Runner
 from tacit.time_format import date_field
 
@@ -67,10 +68,9 @@ class InProcessTransport:
     async def listen(self, url: str) -> str:
         """Let the application of that origin listen at a port of loopback too, as long as it runs; returns its URL
         there."""
-        site = web.TCPSite(self._runners[origin_of(url)], "127.0.0.1", 0)
-        await site.start()
-        sockets = getattr(site._server, "sockets")  # noqa: B009 - an asyncio.Server, as aiohttp does not say
-        return f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
+        runner = self._runners[origin_of(url)]
+        await runner.listen(await listening_sockets("127.0.0.1", 0, backlog=100, reuse_port=False))
+        return f"http://127.0.0.1:{runner.addresses[-1][1]}"
 
     async def unmount(self, url: str) -> None:
         """Stop the application of that origin; requests to it then fail with ``TransportError``."""
@@ -154,6 +154,12 @@ class _Pipe(asyncio.Transport):
 
     def is_closing(self) -> bool:
         return self.closed.done()
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        self.close()
 
     def close(self) -> None:
         if not self.closed.done():

@@ -19,7 +19,7 @@ from tacit.roles.crypto import JobCrypto
 from tacit.service.base.config import Listen
 from tacit.service.http.auth import token_digest, unauthorized
 from tacit.service.http.callers import Callers
-from tacit.service.http.fast_reader import Asking
+from tacit.service.http.fast_route import Asking
 from tacit.service.http.server import vouch
 from tacit.task import BatchClose, Task, interval_of, vdaf_of
 from tacit.tokens.slots import Slot

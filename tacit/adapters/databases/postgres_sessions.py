@@ -40,7 +40,6 @@ class Sessions:
             await _on_end(driver, end)
         except BaseException as error:
             if cannot_write(error):
-                # all other connections lead to the same server
                 driver.server.leave()
             await self._roll_back(connection, driver)
             raise
@@ -76,7 +75,6 @@ class Sessions:
                 await driver.execute("ROLLBACK")
                 answers = True
         finally:
-            # a cancellation passes through the ROLLBACK, and a session with an open transaction must not be kept
             if not answers:
                 await discard(connection)
         if answers:
@@ -97,7 +95,6 @@ class Sessions:
 
 
 async def _on_end(driver: Any, end: str) -> None:
-    # to COMMIT after a statement that failed, PostgreSQL answers ROLLBACK, and raises nothing
     if await driver.execute(end) != end:
         raise Fatal("the database has rolled the transaction back")
 

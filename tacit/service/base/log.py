@@ -154,15 +154,6 @@ def get_logger(service: str) -> Log:
     return Log(service)
 
 
-def quiet_http_logger() -> logging.Logger:
-    """The logger for aiohttp's server side: its own lines contain peer addresses, so none is written."""
-    logger = logging.getLogger("tacit.http")
-    logger.propagate = False
-    if not logger.handlers:
-        logger.addHandler(logging.NullHandler())
-    return logger
-
-
 class _TlsLines(logging.Handler):
     """Forwards the messages of ``tacit.adapters.network.tls`` about its files."""
 

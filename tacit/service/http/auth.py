@@ -9,7 +9,7 @@ import hashlib
 import hmac
 
 from tacit.errors import Abort
-from tacit.service.http.fast_reader import Asking
+from tacit.service.http.fast_route import Asking
 from tacit.service.http.server import vouch
 
 UNAUTHORIZED = "urn:tacit:problem:unauthorized"

@@ -22,7 +22,7 @@ from tacit.errors import UsageError
 from tacit.service.base.config import Listen
 from tacit.service.base.log import get_logger
 from tacit.service.http.auth import require_bearer, unauthorized
-from tacit.service.http.fast_reader import Asking
+from tacit.service.http.fast_route import Asking
 from tacit.service.http.live_tokens import Accepted, AcceptedTokens
 from tacit.service.http.server import vouch
 

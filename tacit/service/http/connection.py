@@ -1,10 +1,8 @@
 """One connection of a service's HTTP server, read under the control of ``Admission``.
 
-Requests to fast routes (``tacit.service.http.fast_reader``) are read and answered here. The first other request makes
-the connection aiohttp's until it ends, because only then is it certain that both see the same requests in the same
-bytes.
-
-Errors below the application (bad HTTP) become problem documents too, and reveal nothing about their sender.
+A request to a fast route is answered once it is whole; any other request is the application's from its head on, which
+waits for its body. Errors below the application (bad HTTP) become problem documents too, and reveal nothing about their
+sender.
 """
 
 from __future__ import annotations
@@ -12,58 +10,48 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from typing import cast
-
-from aiohttp import web
-from aiohttp.helpers import rfc822_formatted_time
+import ssl
+from collections.abc import Coroutine
+from typing import Any, cast
 
 from tacit.service.base.log import get_logger
 from tacit.service.http import proxy_line
 from tacit.service.http.admission import Admission, ConnectionRecord
-from tacit.service.http.divided import Divided, end_writing
-from tacit.service.http.fast_reader import Reader, Serving, encode_answer
-from tacit.service.http.problems import Answer, bad_request, problem_answer, too_slow
+from tacit.service.http.application import AnswerWriter, Application
+from tacit.service.http.fast_route import FastRequest, Serving, encode_answer
+from tacit.service.http.problems import internal_error, problem_answer, too_slow
+from tacit.service.http.reader import Body, Head, Reader
 
 MOST_DISCARDED = 4 << 20
 """Most bytes that a connection may send after its last answer before it is cut."""
 
 
-class Connection(Divided):
-    """One connection, whose turns ``Admission`` assigns. ``late``: the request waited too long
-    for its turn and only gets the answer to come back."""
-
-    __slots__ = (
-        "_admission",
-        "_answering",
-        "_discarded",
-        "_held",
-        "_line",
-        "_raw",
-        "_reader",
-        "_record",
-        "_serving",
-        "late",
-    )
+class Connection(asyncio.Protocol):
+    """One connection, whose turns ``Admission`` assigns; ``connections`` has it while it lasts. ``late``: the request
+    waited too long for its turn and only gets the answer to come back."""
 
     def __init__(
-        self,
-        server: web.Server,
-        admission: Admission,
-        serving: Serving | None,
-        loop: asyncio.AbstractEventLoop,
-        **options: object,
+        self, admission: Admission, serving: Serving, application: Application, connections: set[Connection]
     ) -> None:
-        super().__init__(server, loop, **options)
         self._admission = admission
+        self._serving = serving
+        self._application = application
+        self._connections = connections
+        self._loop = asyncio.get_running_loop()
         self._record: ConnectionRecord | None = None
-        self._discarded = 0
+        self._reader = Reader(self._begin, self._on_wanted)
+        self._fast: FastRequest | None = None
+        self._writer: AnswerWriter | None = None
+        self._answering: asyncio.Task[None] | None = None
         self._held = b""
         self._line: bytes | None = None
         self._raw: socket.socket | None = None
-        self._serving = serving
-        self._reader = None if serving is None else Reader(serving.routes, self)
-        self._answering: asyncio.Task[None] | None = None
+        self._readable = True
+        self._writable: asyncio.Future[None] | None = None
+        self._is_last = False  # the answer that is given or was given: whatever comes behind it is discarded
+        self._discarded = 0
         self.late = False
+        self.transport: asyncio.Transport | None = None
 
     def arrive(self, address: str, raw: socket.socket | None = None) -> bool:
         """Whether there is room for a connection from ``address``, which counts from now on; ``raw``: its socket, as
@@ -76,71 +64,47 @@ class Connection(Divided):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """asyncio: accept the connection unless there is no room for it."""
-        peer = transport.get_extra_info("peername")
-        if self._record is None and not self.arrive(str(peer[0]) if isinstance(peer, tuple) else ""):
-            self._force_close = True
-            cast(asyncio.Transport, transport).abort()  # uvloop's transport does not have this base class
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's does not have this base class
+        if self._record is None and not self.arrive(str((self.peername or ("",))[0])):
+            self._is_last = True
+            self.transport.abort()
             return
         self._raw = None
-        super().connection_made(transport)
-        if self._reader is not None:
-            self._reader.transport = transport
-            self.keep_alive(True)  # aiohttp's timer, which sees no fast request, gives way to that of ``Admission``
+        self._connections.add(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """asyncio: the connection has ended. A request that is being answered keeps its turn, so nobody gets more turns
         by hanging up."""
-        self._held = b""
-        if not self.is_due():
-            if self._reader is not None:
-                self._reader.forget_body()  # nobody counts it any more, and the reader is part of a reference cycle
-            if self._record is not None:
-                self._admission.depart(self._record, self._loop.time())
-        super().connection_lost(exc)
+        self.transport, self._held = None, b""
+        self._connections.discard(self)
+        self._reader.body.fail(ConnectionResetError("the connection has ended"))
+        self.resume_writing()
+        if self._answering is None and self._record is not None:
+            self._admission.depart(self._record, self._loop.time())
 
-    def eof_received(self) -> bool:  # type: ignore[override]  # asyncio's signature, of which aiohttp returns None
+    def eof_received(self) -> bool:
         """asyncio: the client sends no more. If it only closed its own side, it still gets the answer to what it has
         asked in full, as the last one; returns whether the connection lasts until then. A stream that has begun ends:
         most of its readers have left, and who else would notice? TLS cannot be closed on one side."""
-        reading = self._current_request
-        begun = reading is not None and reading.writer.output_size > 0
-        plain = self.transport is not None and self.transport.get_extra_info("sslcontext") is None
-        if not plain or begun or not self.is_due() or not self._is_whole():
+        begun = self._writer is not None and self._writer.output_size > 0
+        if self.ssl_context is not None or begun or self._answering is None or not self._is_whole():
             return False
-        self._close, self._held = True, b""
+        self._is_last, self._held = True, b""
         return True
-
-    def _on_end(self, task: asyncio.Task[None]) -> None:
-        """aiohttp's task for the connection has ended, perhaps without an answer that would have ended the turn. What
-        waits for its reader may keep the connection open for a while."""
-        super()._on_end(task)
-        if self._record is None or self._request_in_progress:
-            return
-        if self._wire is None:
-            self._admission.depart(self._record, self._loop.time())
-        elif self.transport is None or self.is_asked():
-            self._close, self._held = True, b""
-            self._admission.answered(self._record, self._loop.time(), linger=True)
 
     def data_received(self, data: bytes) -> None:
         """asyncio: read ``data`` now, or when it is this source's turn."""
+        record = self._record
         if self._line is not None:
             data = self._after_proxy_line(self._line + data)
-        record = self._record
-        if record is None or self._force_close or self._close:
+        if record is None or (self._is_last and (self._answering is None or self._is_whole())):
             self._discarded += len(data)
             if self._discarded > MOST_DISCARDED:
                 self.cut()
+        elif not data:
             return
-        if not data:  # aiohttp calls this itself, for data that it already has
-            self._parse(data)
-            if self._reader is None and self._is_whole():
-                self._admission.is_whole(record, self._loop.time())
         elif self._held or self._is_whole():
             self._hold(data)
-        elif self._reader is None and self.is_between():
-            self._hold(data)
-            self._loop.call_soon(self._next)
         elif self._admission.may_read(record, len(data), self._loop.time()):
             self._read(record, data)
         elif not record.gone:
@@ -150,131 +114,123 @@ class Connection(Divided):
         """Keep arrived data until its turn comes, or until the previous request is answered; nothing more is read until
         then."""
         self._held += data
-        self._pause_transport_reading()
+        self._set_readable()
 
     def _read(self, record: ConnectionRecord, data: bytes) -> None:
-        self._parse(data)
-        reader, whole = self._reader, self._is_whole()
-        headed = self.is_asked() if reader is None else reader.headed
-        self._admission.was_read(record, self._loop.time(), headed=headed, complete=whole)
-        if reader is not None and whole:
-            self._begin(reader)
-
-    def _parse(self, data: bytes) -> None:
-        if self._reader is not None:
-            rest = self._reader.feed(data)
-            if rest is None:
-                self._give_leave(self._reader)
-                return
-            self._reader, data = None, rest
-        rest = self.take(data)
-        if rest is None:
-            self._refuse_head()
-        elif rest:
+        reader = self._reader
+        rest = reader.feed(data)
+        whole = self._is_whole()
+        self._admission.was_read(record, self._loop.time(), headed=reader.headed, complete=whole)
+        if rest:
             self._hold(rest)
-
-    def _refuse_head(self) -> None:
-        """Answer a head that is too large (400); the rest is awaited as after ``_send``."""
-        self._close = True
-        if self.transport is None:
-            return
-        self.transport.write(encode_answer(problem_answer(bad_request()), rfc822_formatted_time(), last=True))
-        end_writing(self.transport)
-        if self._record is not None:
-            self._admission.answered(self._record, self._loop.time(), linger=True)
+        if whole and self._answering is None:
+            self._answer(self._answer_fast())
+        elif reader.body.is_unwanted:
+            self._set_readable()
+        elif self._fast is not None and not whole:
+            self._give_leave()
 
     def _is_whole(self) -> bool:
         """Whether a whole unanswered request has arrived, or as much as its answer takes."""
         reader = self._reader
-        if reader is not None:
-            return reader.whole or reader.refusal is not None or (self.late and reader.headed)
-        return self.is_asked_in_full()
+        return reader.whole or reader.refusal is not None or (self.late and reader.headed)
 
-    async def finish_response(
-        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
-    ) -> tuple[web.StreamResponse, bool]:
-        """Send the answer, which ends the turn."""
-        try:
-            return await super().finish_response(request, resp, start_time)
-        finally:
-            if not resp.keep_alive:
-                self._held = b""
-            self._end_turn()
+    def _begin(self, head: Head, body: Body) -> None:
+        """A head has come: whatever is not for a fast route is the application's."""
+        found = self._serving.routes.find(head)
+        if found is not None:
+            self._fast = FastRequest(found[0], head, found[1], self, self.transport)
+            self._fast.admit(head, body)
+            return
+        self._writer = AnswerWriter(self._send)
+        self._answer(self._application.answer(head, body, self, self._writer))
 
-    def _end_turn(self, *, linger: bool = False) -> None:
-        self.late = False
-        record, now = self._record, self._loop.time()
-        if record is not None and self.transport is None:
-            self._admission.depart(record, now)
-        elif record is not None:
-            self._admission.answered(record, now, linger=linger)
-            if self._held:
-                self._loop.call_soon(self._next)
+    def _on_wanted(self) -> None:
+        """The application waits for the rest of a body."""
+        self._give_leave()
+        self._set_readable()
 
-    def _give_leave(self, reader: Reader) -> None:
+    def _give_leave(self) -> None:
         """Send the interim answer for which a body waits."""
-        if reader.awaits_leave and not self._is_whole() and self.transport is not None:
-            reader.awaits_leave = False
+        head = self._reader.head
+        if head is not None and head.leave and self.transport is not None and not self.transport.is_closing():
+            head.leave = False
             self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
-    def _begin(self, reader: Reader) -> None:
-        """Answer the fast request that was read; nothing more is read until then."""
-        self._request_in_progress = True
-        self._answering = self._loop.create_task(self._answer(reader))
+    def _answer(self, answering: Coroutine[Any, Any, bool]) -> None:
+        """Answer the request; nothing more is read until then but its body. ``answering`` returns whether the
+        connection may be used again."""
+        self._answering = self._loop.create_task(self._answer_to_the_end(answering))
 
-    async def _answer(self, reader: Reader) -> None:
-        linger = False
+    async def _answer_to_the_end(self, answering: Coroutine[Any, Any, bool]) -> None:
+        again, broken = False, True
         try:
-            if self._serving is not None:
-                answer = await self._serving.answer(reader, self.late)
-                reader.forget_body()  # it is no longer counted, and the sender decides how long the connection lasts
-                linger = await self._send(reader, answer)
+            again = await answering
+            broken = False
+        except ConnectionError:  # nobody reads it, or it has begun and cannot be finished
+            pass
         except Exception as error:  # nobody awaits this task
             get_logger("http").error("answer_failed", error=error)
-            self.cut()
+            if self._writer is None or not self._writer.output_size:
+                with contextlib.suppress(ConnectionError):
+                    await self._send(encode_answer(problem_answer(internal_error()), self._serving.date(), last=True))
         finally:
-            self._request_in_progress = False
-            self._answering = None
-            if self._handler_waiter is not None and not self._handler_waiter.done():
-                self._handler_waiter.set_result(None)
-            self._end_turn(linger=linger)
+            self._end_turn(again=again, broken=broken)
 
-    async def _send(self, reader: Reader, answer: Answer) -> bool:
-        """Send ``answer``; returns whether the rest of an unread body is awaited, since its sender might otherwise not
-        see the answer (RFC 9112, section 9.6)."""
-        transport = self.transport
-        if transport is None:
-            return False
-        last = reader.last or not reader.whole or self._close or self._force_close
-        transport.write(encode_answer(answer, rfc822_formatted_time(), last=last))
-        if self._paused:
-            with contextlib.suppress(ConnectionError):
-                await self._drain_helper()
-        if not last:
-            reader.next()
-            return False
-        self._close = True
-        if reader.whole:
-            transport.close()
+    async def _answer_fast(self) -> bool:
+        """Answer a request to a fast route, or one that was refused."""
+        reader = self._reader
+        answer = await self._serving.answer(self._fast, reader.refusal, reader.body, self.late)
+        again = self.may_go_on()
+        await self._send(encode_answer(answer, self._serving.date(), last=not again))
+        return again
+
+    def may_go_on(self) -> bool:
+        """Whether another request may follow the one that is being answered."""
+        return self._reader.whole and not self._reader.last and not self._is_last
+
+    async def _send(self, data: bytes) -> None:
+        """Send ``data``, and wait until its reader keeps up. Raises ``ConnectionError`` if there is none."""
+        if self.transport is None or self.transport.is_closing():
+            raise ConnectionResetError("nobody reads the answer any more")
+        self.transport.write(data)
+        if self._writable is not None:
+            await asyncio.shield(self._writable)
+            if self.transport is None:
+                raise ConnectionResetError("nobody reads the answer any more")
+
+    def _end_turn(self, *, again: bool, broken: bool) -> None:
+        """The request was answered, or never will be. If it was not whole the connection is kept until its sender has
+        seen the answer (RFC 9112, section 9.6)."""
+        reader, record, now = self._reader, self._record, self._loop.time()
+        whole, last = reader.whole, not (again and self.may_go_on())
+        self._answering = self._writer = self._fast = None
+        self.late = False
+        reader.body.forget()
+        if record is None or self.transport is None:
+            if record is not None:
+                self._admission.depart(record, now)
+            return
+        if last:
+            self._is_last, self._held = True, b""
+            if whole:
+                self.transport.close()
+            else:
+                _end_writing(self.transport)
         else:
-            end_writing(transport)
-        return not reader.whole
-
-    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 - aiohttp's signature
-        """aiohttp: finish what is in progress within ``timeout`` seconds, and close."""
-        await super().shutdown(timeout)
-        if self._answering is not None:
-            self._answering.cancel()
+            reader.next()
+        self._admission.answered(record, now, linger=last and (broken or not whole))
+        if self._held:
+            self._loop.call_soon(self._next)
+        else:
+            self._set_readable()
 
     def _next(self) -> None:
         """Read what arrived while the previous request was being answered."""
-        if self._reader is None and self.is_between():
-            self._loop.call_soon(self._next)
-            return
         data, self._held = self._held, b""
-        if self._record is not None and not self._record.gone:
+        if data:
             self.data_received(data)
-        self._resume_transport_reading()
+            self._set_readable()
 
     @property
     def source(self) -> str | None:
@@ -288,11 +244,29 @@ class Connection(Divided):
 
     def cut(self) -> None:
         """Close the connection at once, with or without an answer, before or after the first byte of a request."""
-        connected = self._wire is not None
-        super().cut()
-        if not connected and self._raw is not None:
+        self._is_last, self._held = True, b""
+        self._reader.body.fail(ConnectionResetError("the connection has ended"))
+        if self.transport is not None:
+            self.transport.abort()
+        elif self._raw is not None:
             with contextlib.suppress(OSError):
                 self._raw.shutdown(socket.SHUT_RDWR)
+
+    async def finish(self, seconds: float) -> None:
+        """End the connection, once the request that is being answered is answered, or after ``seconds``."""
+        self.close_idle()
+        answering = self._answering
+        if answering is not None:
+            await asyncio.wait([answering], timeout=seconds)
+            answering.cancel()
+            await asyncio.wait([answering], timeout=seconds)
+            self.close_idle()
+
+    def close_idle(self) -> None:
+        """Take no further request; end the connection now if none is being answered."""
+        self._is_last, self._held = True, b""
+        if self._answering is None and self.transport is not None:
+            self.transport.close()
 
     def proceed(self, *, late: bool) -> None:
         """Read the waiting data, in a turn of its own; ``late``: only to be told to come back."""
@@ -300,40 +274,44 @@ class Connection(Divided):
 
     def _proceed(self, late: bool) -> None:
         record, data = self._record, self._held
-        if record is None or record.gone or self._answering is not None:  # its time ran out before its turn came
+        if record is None or record.gone or self._is_whole():  # its time ran out before its turn came
             return
-        self._held, self.late = b"", late
+        self._held, self.late = b"", late and self._answering is None
         self._read(record, data)
-        self._resume_transport_reading()
+        self._set_readable()
 
     def too_slow(self) -> None:
         """Make reading the body fail, so that the answer is 408."""
-        if self._reader is not None and self._record is not None and not self._request_in_progress:
-            self._reader.refusal = too_slow()
+        self._reader.body.fail(too_slow())
+        if self._answering is None and self._record is not None:
+            self._reader.refuse(too_slow())
             self._admission.was_read(self._record, self._loop.time(), headed=True, complete=True)
-            self._begin(self._reader)
-            return
-        if self._body is not None and not self._body.is_eof():
-            self._body.set_exception(TimeoutError("the body arrives too slowly"))
+            self._answer(self._answer_fast())
 
     def pause_writing(self) -> None:
         """asyncio: an answer waits for its reader."""
-        super().pause_writing()
-        self._pause_transport_reading()
+        self._writable = self._loop.create_future()
+        self._set_readable()
         if self._record is not None and self.transport is not None:
             size = self.transport.get_write_buffer_size() + len(self._held)
             self._admission.stalled(self._record, size, self._loop.time())
 
     def resume_writing(self) -> None:
         """asyncio: the reader has read it."""
-        super().resume_writing()
+        writable, self._writable = self._writable, None
+        if writable is None:
+            return
+        writable.set_result(None)
         if self._record is not None:
             self._admission.flows(self._record)
-        self._resume_transport_reading()
+        self._set_readable()
 
-    def _resume_transport_reading(self) -> None:
-        if not self._held and not self._paused and not self._buffer_paused and not self._reading_paused:
-            super()._resume_transport_reading()
+    def _set_readable(self) -> None:
+        """Read from the socket unless something waits to be read or written, or a body to be asked for."""
+        readable = not self._held and self._writable is None and not self._reader.body.is_unwanted
+        if self.transport is not None and readable is not self._readable and not self.transport.is_closing():
+            self._readable = readable
+            (self.transport.resume_reading if readable else self.transport.pause_reading)()
 
     def _after_proxy_line(self, data: bytes) -> bytes:
         """The data after the PROXY line, which names the client; empty until the line is complete."""
@@ -347,3 +325,26 @@ class Connection(Divided):
         if address is not None and self._record is not None:
             self._admission.move(self._record, address, self._loop.time())
         return rest
+
+    @property
+    def peername(self) -> tuple[str, int] | None:
+        """aiohttp: the peer's address; None where it is not known (a closed or Unix connection)."""
+        peer = None if self.transport is None else self.transport.get_extra_info("peername")
+        return peer if isinstance(peer, tuple) else None
+
+    @property
+    def sockname(self) -> Any:
+        """aiohttp: our own address."""
+        return None if self.transport is None else self.transport.get_extra_info("sockname")
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext | None:
+        """aiohttp: None without TLS."""
+        return None if self.transport is None else self.transport.get_extra_info("sslcontext")
+
+
+def _end_writing(transport: asyncio.WriteTransport) -> None:
+    """Say that nothing more is written, where TLS does not forbid it and the peer has not reset the connection."""
+    with contextlib.suppress(OSError):
+        if transport.can_write_eof():
+            transport.write_eof()

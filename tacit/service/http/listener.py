@@ -16,9 +16,6 @@ import errno
 import socket
 import ssl
 from collections.abc import Sequence
-from typing import cast
-
-from aiohttp import web
 
 from tacit.service.http.connection import Connection
 from tacit.service.http.server import Server
@@ -39,42 +36,15 @@ async def listening_sockets(host: str, port: int, *, backlog: int, reuse_port: b
         ]
         for one in listening:
             one.setblocking(False)
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # which its connections have too
         stack.pop_all()
     return listening
 
 
-class TlsSite(web.BaseSite):
-    """A site that accepts TLS connections at sockets that listen already, and closes them when it stops."""
-
-    __slots__ = ("_name", "_sockets", "_tls")
-
-    def __init__(self, runner: web.AppRunner, sockets: Sequence[socket.socket], *, tls: ssl.SSLContext) -> None:
-        super().__init__(runner, ssl_context=tls)
-        self._sockets = sockets
-        self._tls = tls
-        host, port, *_ = sockets[0].getsockname()
-        self._name = f"https://{host}:{port}"
-
-    @property
-    def name(self) -> str:
-        """The site's name as aiohttp shows it."""
-        return self._name
-
-    async def start(self) -> None:
-        """Start to accept TLS connections."""
-        await super().start()
-        server = self._runner.server
-        if not isinstance(server, Server):
-            raise TypeError("the runner must be set up before its site starts")
-        self._server = cast(asyncio.AbstractServer, _Listener(server, self._sockets, self._tls))
-
-
-class _Listener:
-    """Accepts until it is closed; ``sockets`` and ``close`` are those of an ``asyncio.Server``, which is all that
-    aiohttp requires."""
+class TlsListener:
+    """Accepts TLS connections at sockets that listen already, until it is closed."""
 
     def __init__(self, server: Server, listening: Sequence[socket.socket], tls: ssl.SSLContext) -> None:
-        self.sockets = tuple(listening)
         self._server = server
         self._tls = tls
         self._greeting: set[asyncio.Task[None]] = set()
@@ -101,7 +71,7 @@ class _Listener:
 
     def _admit(self, raw: socket.socket, address: str) -> None:
         connection = self._server()
-        if not isinstance(connection, Connection) or not connection.arrive(address, raw):
+        if not connection.arrive(address, raw):
             raw.close()
             return
         task = asyncio.get_running_loop().create_task(self._greet(connection, raw))

@@ -59,6 +59,11 @@ def bad_request() -> Abort:
     return status_abort(HTTPStatus.BAD_REQUEST, "")
 
 
+def internal_error() -> Abort:
+    """The answer (500) where no answer could be made; it says nothing of the reason."""
+    return status_abort(HTTPStatus.INTERNAL_SERVER_ERROR, "")
+
+
 def phrase_of(status: int) -> str:
     try:
         return HTTPStatus(status).phrase

@@ -4,32 +4,39 @@ from __future__ import annotations
 
 import asyncio
 
-from aiohttp import web
-
 from tacit.service.http.admission import Admission, source_of
+from tacit.service.http.application import Application
 from tacit.service.http.connection import Connection
-from tacit.service.http.fast_reader import Asking, Serving
+from tacit.service.http.fast_route import Asking, Serving
 
 SWEEP_SECONDS = 1.0
 
 
-class Server(web.Server):
+class Server:
     """Makes the connections of one listener."""
 
-    def __init__(
-        self, plain: web.Server, admission: Admission, serving: Serving | None = None, **options: object
-    ) -> None:
-        loop = asyncio.get_running_loop()
-        super().__init__(plain.request_handler, request_factory=plain.request_factory, loop=loop, **options)  # type: ignore[arg-type]
+    def __init__(self, admission: Admission, serving: Serving, application: Application) -> None:
         self.admission = admission
         self.serving = serving
+        self.application = application
+        self.connections: set[Connection] = set()
+        self._loop = asyncio.get_running_loop()
         self._sweeping: asyncio.TimerHandle | None = None
 
-    def __call__(self) -> web.RequestHandler:
+    def __call__(self) -> Connection:
         """Make the protocol for a new connection."""
         if self._sweeping is None:
             self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
-        return Connection(self, self.admission, self.serving, self._loop, **self._kwargs)
+        return Connection(self.admission, self.serving, self.application, self.connections)
+
+    def close_idle(self) -> None:
+        """Take no further requests."""
+        for connection in list(self.connections):
+            connection.close_idle()
+
+    async def finish(self, seconds: float) -> None:
+        """End all connections, once what is being answered is answered, or after ``seconds``."""
+        await asyncio.gather(*(connection.finish(seconds) for connection in list(self.connections)))
 
     def _sweep(self) -> None:
         self._sweeping = None

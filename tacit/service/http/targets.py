@@ -11,7 +11,6 @@ AUTHORITY = r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]+)(?::[0-9]*)?"
 _HOST = re.compile(rf"(?:{AUTHORITY})?")
 ABSOLUTE = rf"(?i:https?)://({AUTHORITY})((?:/[!\"$->@-~]*)?(?:\?[!\"$-~]*)?)"
 """The absolute form of a path, with its query: its authority, and the rest."""
-_LINE = re.compile(rb"POST (\S+) HTTP/1\.1")
 
 
 def divide_target(target: str) -> tuple[str, str | None]:
@@ -24,19 +23,6 @@ def divide_target(target: str) -> tuple[str, str | None]:
         raise ValueError("the request target is neither a path nor the URL of one")
     path = match[2]
     return path if path.startswith("/") else f"/{path}", match[1]
-
-
-def with_path(line: bytes) -> tuple[bytes, str | None]:
-    """A request line of POST with its target's path alone, and the authority that its target names; any other line as
-    it is."""
-    match = None if line.startswith(b"POST /") else _LINE.fullmatch(line)
-    if match is None:
-        return line, None
-    try:
-        path, authority = divide_target(match[1].decode("ascii"))
-    except ValueError:
-        return line, None
-    return b"POST %b HTTP/1.1" % path.encode(), authority
 
 
 def is_host(values: Sequence[str]) -> bool:

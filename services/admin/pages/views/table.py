@@ -24,7 +24,6 @@ from services.admin.pages.views import (
     series,
 )
 from services.admin.people.people import Permission
-from tacit.service.app import heed_expect
 
 _QUESTION = "/questions/{id}"
 _PERSON = "/people/{id}"
@@ -81,7 +80,7 @@ def add_pages(app: web.Application) -> None:
     add_assets(app)
     for page in PAGES:
         for method in ("GET", "HEAD") if page.method == "GET" else (page.method,):
-            app.router.add_route(method, page.path, serve(page), expect_handler=heed_expect)
+            app.router.add_route(method, page.path, serve(page))
     app.router.add_route("*", "/{rest:(?!v1/|healthz|readyz).*}", _nowhere)
 
 
