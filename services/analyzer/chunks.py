@@ -60,6 +60,7 @@ class Chunks:
     async def _keep(self, party: AnalyzerParty, chunk: Chunk, tally: Tally) -> None:
         task_id = party.task.task_id
         async with self._store.transaction() as tx:
+            # looked up again, under the lock: the same chunk may have been stored while this one was counted
             if await _is_known(tx, party, chunk):
                 return
             if not await tx.is_open(party, self._deps.clock.now()) or await tx.is_closed(task_id):

@@ -29,10 +29,10 @@ from tacit.service.app import ServiceEnv
 from tacit.service.http.live_tokens import ShownToken
 
 WAIT_SECONDS = 10
+"""Seconds that a poll asks the Leader to wait (RFC 7240): less than any timeout between the two."""
 MOST_WAITING = 64
 """How many polls wait at one Leader at once; further ones are answered at once. Most of the connections to it stay free
 for what does not wait."""
-"""Seconds that a poll asks the Leader to wait (RFC 7240): less than any timeout between the two."""
 LOST = "leader-lost-job"
 _JOB = re.compile(r"[A-Za-z0-9_-]{1,128}")
 

@@ -157,6 +157,7 @@ class KeyRing:
     def _save(self, keys: Mapping[int, GatewayKey]) -> None:
         stored = [{"period": period, "private": b64url(key.pair.private)} for period, key in sorted(keys.items())]
         content = {"version": 2, "rotation_seconds": self.rotation, "keys": stored}
+        # on the disk before it is held: what is held is shown in the log, and then no second key can take its place
         write_secret(self._path, json.dumps(content, indent=1).encode())
         self._keys = dict(keys)
 

@@ -177,6 +177,8 @@ class Gateway:
                 answers[place] = self._failed(error)
                 drop_frames(error)
         try:
+            # remembered durably before any is forwarded: a device whose request a crash stops here seals anew, but in
+            # the other order the same message could pass a second time
             fresh = await self._are_new([one.seen for one in passing])
         except Exception as error:
             for one in passing:

@@ -137,6 +137,7 @@ class Helper:
         the batch for good. Raises ``Abort``."""
         task = party.task
         share_id = chosen or resource_id(b"aggregate share", task.task_id, body)
+        # alone, not shared: no job may commit between the count of the batch and its close
         async with self._store.transaction() as tx:
             await tx.demand_open(party, self._deps.clock.now())
             known = await tx.share_response(task.task_id, share_id)

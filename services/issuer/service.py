@@ -147,6 +147,7 @@ class Issuer:
             )
         except DecodeError as error:
             raise make_refusal(str(error)) from error
+        # counted durably before the signature leaves: a crash in between counts one that nobody has, never hides one
         await self._issued.submit((live.epoch, live.slot))
         self._deps.saw("issuer", epoch=live.epoch, slot=live.slot)
         return response.encode()
@@ -203,6 +204,8 @@ class Issuer:
             keys=[SlotKey(slot=i, token_key=b64url(key.token_key.spki)) for i, key in enumerate(keys)],
         )
         leaf = sign_leaf(LeafType.ISSUER_DIRECTORY, body, self._config.name, self._signing_key)
+        # stored before any of them signs or is shown: the log takes one directory for each epoch, so keys that a crash
+        # lost after that could not be replaced
         await self._store.add_epoch(epoch, stored, leaf.encode())
         for one, key in zip(stored, keys, strict=True):
             self._hold(one, key)
@@ -237,6 +240,7 @@ class Issuer:
         expired = [place for place, live in self._keys.items() if live.epoch < first_kept]
         if not expired:
             return 0
+        # the database first: where that fails the keys are still held here, so the next step tries again
         destroyed = await self._store.destroy_before(first_kept)
         for place in expired:
             del self._keys[place]

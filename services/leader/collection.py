@@ -80,6 +80,7 @@ class Collections:
             request = CollectionJobReq.decode(body)
         except DecodeError as error:
             raise DapAbort(DapProblem.INVALID_MESSAGE, str(error)) from error
+        # alone, not shared: of two requests for overlapping batches at once, the second finds the first one's job
         async with self._store.transaction() as tx:
             await tx.demand_open(party, self._deps.clock.now())
             same = await tx.same_requests(task.task_id, body)
@@ -316,6 +317,8 @@ class Collections:
         """Store the response, and overwrite the aggregate share at rest."""
         task = party.task
         async with self._store.transaction() as tx:
+            # read again: while the Helper was asked, the Collector may have deleted the job, or a process that leads by
+            # now have ended it
             current = await tx.collection(row.job_id)
             if current is None or current.state is not CollectionState.ASKING:
                 return 0

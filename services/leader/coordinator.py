@@ -74,6 +74,7 @@ class Coordinator:
         if not await self._store.leads():
             return 0
         parties = self._parties.active()
+        # before the reads: what is stored while they run is counted for the next look, whether or not they see it
         self._arrivals.begin({party.task.task_id: self._most(party.task) for party in parties})
         async with self._lock:
             async with self._store.read() as tx:

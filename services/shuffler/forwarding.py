@@ -150,6 +150,7 @@ class Forwarding:
                 self._put_off(task.task_id, asked)
                 return sent
             self._again.pop(task.task_id, None)
+            # deleted only now that the receiver has it: one that a crash leaves is sent again, and counts once there
             async with self._store.transaction() as tx:
                 if await tx.sent(task.task_id, left.index) and refused:
                     await tx.count_rejections(task.task_id, {REFUSED: refused})

@@ -123,6 +123,7 @@ class Witness:
                     await self._advance(entry, policy.origin, known, checkpoint)
         except CryptoError as error:
             raise self._refusal("log-consistency", str(error)) from error
+        # signed only now that the tree is stored: a witness that signed first and crashed could cosign another fork
         self.counts["cosigned"] += 1
         self._refused = ""
         line = cosign(checkpoint.body(), self._config.name, self._key, int(self._deps.clock.now()))
