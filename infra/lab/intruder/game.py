@@ -23,7 +23,7 @@ class GameResult:
 
     @property
     def best(self) -> Advantage:
-        """The attacker that did best."""
+        """The attacker whose guesses were right the most often."""
         return self.verdict.best
 
     @property

@@ -70,7 +70,7 @@ class Verdict:
 
     @property
     def test_words(self) -> str:
-        """What was tested, in words."""
+        """How many guesses were tested, and the probability of a false alarm."""
         guesses = f"{self.best.guesses:,} guesses by each of {len(self.attackers)} attackers"
         return f"test of {guesses}, false alarm {self.false_alarm:g}"
 

@@ -204,7 +204,6 @@ DOCUMENTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
 
 
 def vectors_readme() -> str:
-    """Return the README of the vectors, as Markdown."""
     rows = "\n".join(f"| [{name}]({name}) | {about} |" for name, (_, about) in DOCUMENTS.items())
     return f"""# Test vectors
 

@@ -78,7 +78,8 @@ async def _in_full(admin: Admin, recipe_hash: str) -> tuple[dict[str, Any], Reci
 
 
 async def show_recipe(call: Call) -> Reply:
-    """Show one verified recipe, with its yield."""
+    """A recipe of the log in full; ``yield`` is null where no collector tells it. Raises ``Abort``, 404 for an unknown
+    hash."""
     return Reply(await document_of(call.admin, _hash(call.part("hash"))))
 
 

@@ -41,7 +41,7 @@ class Line:
 
     @property
     def words(self) -> str:
-        """Its name, with the epsilon."""
+        """Name and, of a training with privacy, epsilon against one aggregator."""
         return self.name if self.epsilon is None else f"{self.name}, ε {self.epsilon:.2f}"
 
 
