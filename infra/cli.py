@@ -177,7 +177,7 @@ def run(arguments: Sequence[str]) -> int:
         code = build(*_command_words(arguments))(_asking(arguments), prog_name="tacit", standalone_mode=False)
     except TyperException as error:
         place = getattr(getattr(error, "ctx", None), "command_path", "tacit")
-        tell("usage", error.format_message(), hint=f"try: {place} --help")
+        tell("usage", error.format_message().replace("Value error, ", ""), hint=f"try: {place} --help")
         return USAGE
     except typer.Exit as stop:
         return int(stop.exit_code)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from aiohttp import web
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from infra.base.log_watch import LogReport, Stage, Watch
 from infra.views.plain import visible
@@ -15,10 +18,9 @@ from tacit.ports import TransportError
 from tacit.service.app import HEALTH_PROBLEMS, ServiceEnv, add_driver, make_app
 
 NAME = "monitor"
-METRICS = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Monitor:
+class Monitor(Collector):
     """Reads the log again at each ``step``, and reports each finding once, to ``tell``."""
 
     def __init__(self, watch: Watch, stage: Stage, tell: Callable[[Finding], None]) -> None:
@@ -56,21 +58,24 @@ class Monitor:
         count = 0 if self.report is None else len(self.report.findings)
         return self._trouble or (f"{count} findings" if count else "")
 
-    def metrics(self) -> str:
-        """Return the monitor's counters and gauges in the text format of Prometheus."""
-        lines = ["# TYPE tacit_monitor_looks_total counter"]
-        lines += [f'tacit_monitor_looks_total{{outcome="{name}"}} {self.looks[name]}' for name in ("done", "failed")]
+    def collect(self) -> Iterable[Metric]:
+        """The monitor's counters and gauges."""
+        looks = CounterMetricFamily("tacit_monitor_looks", "Reads of the log, by how they ended.", labels=["outcome"])
+        for outcome in ("done", "failed"):
+            looks.add_metric([outcome], self.looks[outcome])
+        yield looks
         report = self.report
-        if report is not None:
-            kinds = Counter(finding.kind for finding in report.findings)
-            lines += ["# TYPE tacit_monitor_findings gauge", f"tacit_monitor_findings {sum(kinds.values())}"]
-            lines += ["# TYPE tacit_monitor_findings_by_kind gauge"] if kinds else []
-            lines += [
-                f'tacit_monitor_findings_by_kind{{kind="{kind}"}} {count}' for kind, count in sorted(kinds.items())
-            ]
-            for name, number in (("entries", report.size), ("recipes", report.recipes), ("read_at_seconds", report.at)):
-                lines += [f"# TYPE tacit_monitor_{name} gauge", f"tacit_monitor_{name} {number}"]
-        return "\n".join(lines) + "\n"
+        if report is None:
+            return
+        kinds = Counter(finding.kind for finding in report.findings)
+        yield GaugeMetricFamily("tacit_monitor_findings", "Findings of the last read.", kinds.total())
+        by_kind = GaugeMetricFamily("tacit_monitor_findings_by_kind", "The same by kind.", labels=["kind"])
+        for kind, count in sorted(kinds.items()):
+            by_kind.add_metric([kind], count)
+        yield by_kind
+        yield GaugeMetricFamily("tacit_monitor_entries", "Entries of the log.", report.size)
+        yield GaugeMetricFamily("tacit_monitor_recipes", "Recipes in the log.", report.recipes)
+        yield GaugeMetricFamily("tacit_monitor_read_at_seconds", "When it was read (POSIX seconds).", report.at)
 
 
 def create_app(monitor: Monitor, deps: ServiceEnv, seconds: float) -> web.Application:
@@ -79,7 +84,7 @@ def create_app(monitor: Monitor, deps: ServiceEnv, seconds: float) -> web.Applic
     app[HEALTH_PROBLEMS].append(monitor.trouble)
 
     async def metrics(_request: web.Request) -> web.Response:
-        return web.Response(body=monitor.metrics().encode(), headers={"Content-Type": METRICS})
+        return web.Response(body=generate_latest(monitor), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     app.router.add_get("/metrics", metrics)
     add_driver(app, monitor, seconds, "watching the log")

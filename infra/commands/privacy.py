@@ -164,7 +164,6 @@ def _show(entry: MechanismEntry, relation: Relation, answer: Quantities) -> None
     console.print(f"{entry.name}: {entry.summary}", style="bold")
     console.print(f"neighbours by {relation}: {entry.relations[relation]}")
     table = plain_table("", "")
-    table.show_header = False
     for name, value in answer.items():
         table.add_row(name, f"{value:.7g}")
     console.print(table)

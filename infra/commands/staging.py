@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.text import Text
@@ -27,7 +27,6 @@ from infra.commands.staging_options import (
     Single,
     Skewed,
     dealt_to,
-    mode_of,
     natures_of,
     wanted_for,
 )
@@ -38,7 +37,6 @@ from infra.stacks.opening import open_stack
 from infra.tools.images.context import DEFAULT_BASE
 from infra.tools.staging.choices import Driver, Mode
 from infra.views.terminal import answers, notes, plain_table, print_json, print_json_line
-from tacit.adapters.databases.recovery import Recovery
 from tacit.adapters.disk.folder_lock import alone_in
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.counting_words import plural
@@ -56,7 +54,6 @@ DEFAULT_DATABASE_IMAGE = "docker.io/library/postgres:16"
 PER_HOST = 250
 SINGLE = 2
 ANSWER_SECONDS = 10.0
-RECOVERIES = (Recovery.ACCEPT.value, Recovery.NEW_MARK.value)
 
 app = typer.Typer(help="Run a whole deployment with many devices on this machine.", no_args_is_help=True)
 app.command("images")(images_command)
@@ -69,7 +66,7 @@ StagingDir = Annotated[
 @app.command("up")
 def up(
     agents: Agents = 100,
-    mode: ModeName = Mode.PROCESSES.value,
+    mode: ModeName = Mode.PROCESSES,
     single: Single = SINGLE,
     per_host: PerHost = PER_HOST,
     epoch_seconds: EpochSeconds = None,
@@ -95,9 +92,9 @@ def up(
     from infra.tools.staging.starting import Crowd
     from tacit.operations.pace import default_epoch_seconds
 
-    folder, kind, natures = state_dir.absolute(), mode_of(mode), natures_of(clock_skew, skewed, driven_by)
-    wanted = wanted_for(kind, backends_named or [], driven_by)
-    shares = dealt_to(examples, kind, folder, agents)
+    folder, natures = state_dir.absolute(), natures_of(clock_skew, skewed, driven_by)
+    wanted = wanted_for(mode, backends_named or [], driven_by)
+    shares = dealt_to(examples, mode, folder, agents)
     fresh = not (folder / INDEX).exists()
     usual = max(DEFAULT_EPOCH_SECONDS, default_epoch_seconds(agents, how_busy()))
     seconds = epoch_seconds or (usual if fresh else None)
@@ -107,10 +104,10 @@ def up(
     tell = print_json_line if as_json else _show_up
     claim_folder(folder)
     with alone_in(folder, UP_LOCK, "a stack runs here; choose another --state-dir, or stop that one"):
-        if kind is Mode.CONTAINERS:
+        if mode is Mode.CONTAINERS:
             _in_containers(folder, opened, crowd, (base, database_image), tell, is_fresh=fresh)
         else:
-            _as_processes(folder, opened, crowd, (kind, wanted, shares), tell)
+            _as_processes(folder, opened, crowd, (mode, wanted, shares), tell)
 
 
 def _in_containers(
@@ -219,8 +216,8 @@ SomeServices = Annotated[
     list[str], typer.Argument(help="Services, or organisations for all of theirs.", show_default=False)
 ]
 Beside = Annotated[
-    str | None,
-    typer.Option("--serve-with", metavar="OPTION", help="accept-rollback or new-mark, as for tacit serve; only once."),
+    Literal["accept-rollback", "new-mark"] | None,
+    typer.Option("--serve-with", help="This option of tacit serve, for one service and only once."),
 ]
 
 
@@ -253,8 +250,8 @@ def start(
 
     Example: tacit staging start helper
     """
-    if serve_with not in {None, *RECOVERIES} or (serve_with and len(services or ()) != 1):
-        raise typer.BadParameter(f"--serve-with needs one service, and is one of {', '.join(RECOVERIES)}")
+    if serve_with and len(services or ()) != 1:
+        raise typer.BadParameter("--serve-with needs one service")
     also = () if serve_with is None else (f"--{serve_with}",)
     _order("start", services or (), state_dir, also, as_json=as_json)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from client_agent.limits import MAX_CLOCK_ERROR
-from infra.tools.staging.choices import Driver
+from infra.tools.staging.choices import Driver, Mode
 from tacit.errors import UsageError
 
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from infra.backing.backends import Wanted
     from infra.stacks.examples import ExampleShards
-    from infra.tools.staging.choices import Mode
     from infra.tools.staging.natures import Natures
 
 
@@ -37,7 +36,7 @@ EpochSeconds = Annotated[
     ),
 ]
 ModeName = Annotated[
-    str,
+    Mode,
     typer.Option(
         "--mode",
         help="processes, all on loopback; namespaces, a network for each organisation (root); or containers, each with "
@@ -91,7 +90,6 @@ def wanted_for(kind: Mode, named: list[str], driven_by: Driver) -> Wanted:
     """Return the servers to start. Raises ``UsageError`` if this machine or user cannot run such a deployment."""
     from infra.backing.backends import parse_backends
     from infra.backing.backing_servers import BROKER
-    from infra.tools.staging.choices import Mode
     from infra.tools.staging.networks import require_namespaces
     from infra.tools.staging.podman_compose import require_containers
 
@@ -112,20 +110,9 @@ def dealt_to(path: Path | None, kind: Mode, folder: Path, agents: int) -> Exampl
     """The examples in the file at ``path`` for every device of the deployment in ``folder``, once it has at least so
     many ``agents``. Raises ``UsageError``, also where devices cannot train."""
     from infra.stacks.examples import deal_examples
-    from infra.tools.staging.choices import Mode
     from infra.tools.staging.devices import Devices
 
     if path is not None and kind is Mode.CONTAINERS:
         raise UsageError("--examples: devices in containers train nothing, as their image has no NumPy; take another "
                          "--mode")  # fmt: skip
     return deal_examples(path, max(agents, Devices.of(folder).present))
-
-
-def mode_of(text: str) -> Mode:
-    """Return the mode with this name. Raises ``typer.BadParameter`` if there is none."""
-    from infra.tools.staging.choices import Mode
-
-    try:
-        return Mode(text)
-    except ValueError as error:
-        raise typer.BadParameter(f"{text}: no such mode; there are {', '.join(Mode)}") from error

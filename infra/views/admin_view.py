@@ -64,7 +64,6 @@ def _format_member(value: object) -> str:
 def show_question(question: Question, console: Console) -> None:
     """Print everything known about one question."""
     facts = plain_table("", "")
-    facts.show_header = False
     survey = [(name, _format_member(one)) for name, one in question.survey.items() if name not in {"name", "text"}]
     rows: list[tuple[str, str | Text]] = [
         ("state", style_word(_state(question))),

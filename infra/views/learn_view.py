@@ -51,7 +51,6 @@ def _stack_words(plan: Plan, found: Forecast) -> str:
 def _numbers(plan: Plan, found: Forecast) -> Table:
     """What each round brings and takes, a row each."""
     table = plain_table("", "")
-    table.show_header = False
     whole = found.signal_to_noise * math.sqrt(found.rounds)
     rows = {
         "contributions a round": f"{found.contributions:,.0f} expected, released from {found.min_batch_size:,} on",

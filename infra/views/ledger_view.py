@@ -67,7 +67,6 @@ def _forecast(found: BurnDown) -> str:
 
 def _figures(account: dict[str, Any]) -> Table:
     facts = plain_table("", "")
-    facts.show_header = False
     period = period_text(account["window_seconds"]).removeprefix("1 ")
     spent = Text.assemble(budget_bar(account["spent"], account["epsilon"]), f"  ε {account['spent']}")
     spent.append(f" of {account['epsilon']}")
@@ -128,7 +127,6 @@ def show_plan(plan: Plan, console: Console) -> None:
     """Print whether the planned recipe or series fits into its account, and the largest that would."""
     account, verdict, cost = plan.account, plan.verdict, plan.charge.cost
     facts = plain_table("", "")
-    facts.show_header = False
     total = computed_epsilon(verdict.total)
     with_it = Text.assemble(budget_bar(total, str(account.epsilon)), f"  ε {total} of {account.epsilon:f}")
     largest = "nothing at this δ" if not plan.largest else f"ε {plan.largest:f} at δ {cost.delta:f}"

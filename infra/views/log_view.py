@@ -14,6 +14,7 @@ from infra.base.log_watch import LogReport
 from infra.views.plain import visible
 from infra.views.terminal import plain_table
 from tacit.codec import b64url
+from tacit.counting_words import plural
 from tacit.logview.whole import Tick
 from tacit.monitor.findings import Finding
 from tacit.time_format import format_utc
@@ -50,7 +51,6 @@ class Bars:
 def show_report(report: LogReport, console: Console) -> None:
     """Print the log's head, the checks that passed, and every finding."""
     facts = plain_table("", "")
-    facts.show_header = False
     for name, value in (
         ("log", report.origin),
         ("entries", f"{report.size:,}"),
@@ -70,7 +70,7 @@ def show_report(report: LogReport, console: Console) -> None:
         console.print(_findings(report.findings))
     console.print()
     count = len(report.findings)
-    words = Text("nothing found", style="green") if not count else Text(_count(count), style="bold red")
+    words = Text("nothing found", style="green") if not count else Text(plural(count, "finding"), style="bold red")
     console.print(words)
 
 
@@ -82,7 +82,3 @@ def _findings(findings: list[Finding]) -> Table:
     for one in findings:
         table.add_row(one.kind, "" if one.index is None else str(one.index), Text(visible(one.what)))
     return table
-
-
-def _count(count: int) -> str:
-    return "1 finding" if count == 1 else f"{count:,} findings"

@@ -43,7 +43,6 @@ MOST_LABELS = 24
 def show_recipe(recipe: Recipe, document: Mapping[str, Any], console: Console) -> None:
     """Print everything that matters about a recipe; ``document`` is the recipe server's answer."""
     facts = plain_table("", "")
-    facts.show_header = False
     names = labels(recipe)
     shown = ", ".join(names[:MOST_LABELS]) + (", ..." if len(names) > MOST_LABELS else "")
     batch, randomizer = recipe.batch, recipe.randomizer

@@ -83,7 +83,6 @@ def _gaussian(series: Series) -> dict[str, float] | None:
 def _facts(series: Series, state: str) -> Table:
     probe, slots = series.probe, series.slots
     facts = plain_table("", "")
-    facts.show_header = False
     rounds = f"at most {series.rounds}"
     if series.donation is not None:
         rounds += f", {series.donation.window_seconds} s each, "

@@ -94,8 +94,11 @@ def style_word(word: str) -> Text:
 
 
 def plain_table(*columns: str, title: str | Text | None = None) -> Table:
-    """Make a table without borders."""
-    return Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), title=title, title_justify="left")
+    """Make a table without borders; without a row of headings where all of ``columns`` are empty."""
+    headed = not columns or any(columns)
+    return Table(
+        *columns, box=None, pad_edge=False, padding=(0, 2, 0, 0), title=title, title_justify="left", show_header=headed
+    )
 
 
 def curve(values: Sequence[float], width: int = BAR_WIDTH) -> str:

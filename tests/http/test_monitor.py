@@ -341,11 +341,11 @@ async def test_as_a_service_it_says_each_finding_once_and_counts(world: World) -
         await driver.step()
     assert [(one.kind, one.index) for one in told] == [("second-leaf", 3), ("late", 3)]
     metrics = await page("/metrics")
-    assert "tacit_monitor_findings 2\n" in metrics
-    assert 'tacit_monitor_findings_by_kind{kind="second-leaf"} 1\n' in metrics
+    assert "tacit_monitor_findings 2.0\n" in metrics
+    assert 'tacit_monitor_findings_by_kind{kind="second-leaf"} 1.0\n' in metrics
     assert json.loads(await page("/healthz"))["trouble"] == "2 findings"
     await world.network.unmount(LOG_URL)
     await driver.step()
-    assert 'tacit_monitor_looks_total{outcome="failed"} 1\n' in await page("/metrics")
+    assert 'tacit_monitor_looks_total{outcome="failed"} 1.0\n' in await page("/metrics")
     assert "cannot be read" in json.loads(await page("/healthz"))["trouble"]
     assert monitor.found

@@ -162,9 +162,9 @@ def test_a_monitor_that_follows_serves_counts_until_it_is_told_to_stop(stack: Pa
                 if "tacit_monitor_findings" in text:
                     break
                 time.sleep(0.1)
-            assert 'outcome="failed"} 0\n' in text
-            assert "tacit_monitor_findings 0\n" in text
-            assert "tacit_monitor_recipes 1\n" in text
+            assert 'outcome="failed"} 0.0\n' in text
+            assert "tacit_monitor_findings 0.0\n" in text
+            assert "tacit_monitor_recipes 1.0\n" in text
             assert json.loads(_get(f"{url}/healthz"))["status"] == "ok"
         finally:
             process.send_signal(signal.SIGTERM)

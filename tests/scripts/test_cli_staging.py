@@ -55,7 +55,7 @@ def test_a_mode_that_is_none_or_cannot_be_is_refused_in_one_line(
 ) -> None:
     folder = ["--state-dir", str(tmp_path / "none")]
     assert run(["staging", "up", "--mode", "jails", *folder]) == 2
-    assert "jails: no such mode; there are processes, namespaces, containers" in capsys.readouterr().err
+    assert "'jails' is not one of 'processes', 'namespaces', 'containers'" in capsys.readouterr().err
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     assert run(["staging", "up", "--mode", "namespaces", *folder]) == 1
     assert "mode namespaces needs root and the program ip" in capsys.readouterr().err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.text import Text
@@ -181,7 +181,10 @@ def new(
 def check(
     file: RecipeFile,
     policy: Annotated[Path | None, typer.Option("--policy", help="Policy file (default: the stack's).")] = None,
-    stage: Annotated[str, typer.Option("--stage", help="draft, publish, logged or active.")] = "draft",
+    stage: Annotated[
+        Literal["draft", "publish", "logged", "active"],
+        typer.Option("--stage", case_sensitive=False, help="At which stage the recipe is."),
+    ] = "draft",
     state_dir: StateDir = None,
     as_json: AsJson = False,
 ) -> None:
@@ -195,7 +198,7 @@ def check(
     from tacit.operations.checking import check_recipe
     from tacit.recipe.context import Context, Stage
 
-    wanted = _stage(stage)
+    wanted = Stage[stage.upper()]
     recipe = read_recipe(read_file(file), str(file))
     asks_stack = wanted is not Stage.DRAFT or state_dir is not None
     applied = policy_of(policy) if policy else _stack_policy(state_dir, needed=asks_stack)
@@ -208,15 +211,6 @@ def check(
     tell_warnings(recipe)
     if not found.accepted:
         raise typer.Exit(1)
-
-
-def _stage(text: str) -> Stage:
-    from tacit.recipe.context import Stage
-
-    try:
-        return Stage[text.upper()]
-    except KeyError as error:
-        raise typer.BadParameter("--stage is draft, publish, logged or active") from error
 
 
 def _stack_policy(state_dir: Path | None, *, needed: bool) -> Policy:

@@ -95,11 +95,21 @@ SCHEMAS = {
 
 
 class WithNotes(GenerateJsonSchema):
-    """Adds to each member the description that follows it in the source."""
+    """Adds to each member the description that follows it in the source, and leaves out titles, which only repeat
+    names."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """No member has a title."""
+        del schema
+        return False
+
+    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
+        """The schema of an enumeration."""
+        return _described(super().enum_schema(schema))
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
         """The schema of a model or of one nested in it; a member's note in a subclass replaces that in its base."""
-        found = super().model_schema(schema)
+        found = _described(super().model_schema(schema))
         model = schema["cls"]
         for cls in reversed(model.__mro__):
             if not isinstance(cls, type) or not issubclass(cls, BaseModel) or cls is BaseModel:
@@ -132,9 +142,7 @@ def schema_of(name: str) -> dict[str, Any]:
 
 def schema_of_model(model: type[BaseModel], *, nulls: bool = True) -> dict[str, Any]:
     """The schema of what ``model`` reads; ``nulls``: an absent member may be written as null."""
-    found = model.model_json_schema(schema_generator=WithNotes if nulls else WithoutNulls)
-    _without_titles(found)
-    return found
+    return model.model_json_schema(schema_generator=WithNotes if nulls else WithoutNulls)
 
 
 def encode_schema(schema: dict[str, Any]) -> bytes:
@@ -158,16 +166,7 @@ def member_notes(model: type[BaseModel]) -> Mapping[str, str]:
     return notes
 
 
-def _without_titles(node: Any, *, named: bool = False) -> None:
-    """Drop the titles that only repeat a member's name, and put descriptions on one line. ``named``: the members of
-    ``node`` are those of a document, not of a schema."""
-    if isinstance(node, list):
-        for item in node:
-            _without_titles(item)
-    elif isinstance(node, dict):
-        if not named:
-            node.pop("title", None)
-            if isinstance(node.get("description"), str):
-                node["description"] = " ".join(node["description"].split())
-        for key, value in node.items():
-            _without_titles(value, named=key in {"properties", "$defs"} and not named)
+def _described(schema: JsonSchemaValue) -> JsonSchemaValue:
+    """The schema without its title, and with its description on one line."""
+    words = {"description": " ".join(schema["description"].split())} if "description" in schema else {}
+    return {name: content for name, content in schema.items() if name != "title"} | words

@@ -158,6 +158,7 @@ class Database(ABC):
             self._advanced = None
             try:
                 yield
+                # the transaction within is committed by now, and nobody has an answer yet
                 if self._mark is not None and self._advanced is not None:
                     self._mark.note(*self._advanced)
             finally:

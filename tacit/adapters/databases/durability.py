@@ -51,7 +51,7 @@ class Durability:
         except NoRoom as error:
             self._words[_ROOM] = str(error)
             raise
-        except Unavailable as error:
+        except Unavailable as error:  # the two above are kinds of it
             self._words[_AWAY] = str(error)
             raise
         except OSError as error:

@@ -130,6 +130,7 @@ class PostgresDatabase(PostgresReader):
                 with translate_errors():
                     await self._take_ownership()
                     async with self._sessions.begun(BEGIN_WRITE) as connection:
+                        # the row and not the lock: that the session with the lock is gone may be noticed later
                         rows = await fetch(connection, _HOLDER)
                         self._check([row[0] for row in rows] == [self._holder_id])
                         yield connection
@@ -159,6 +160,7 @@ class PostgresDatabase(PostgresReader):
         """Take the advisory lock, waiting a little for a process that has just died, and record this process as the
         holder."""
         await self._drop_owner()
+        # after the old session: as long as the server knows it, the lock that it holds is in our own way
         owner = await self._engine.connect()
         try:
             await owner.execution_options(isolation_level="AUTOCOMMIT")
@@ -183,6 +185,7 @@ class PostgresDatabase(PostgresReader):
         found = (await owner.execute(sa.text("SELECT service, holder FROM tacit_database"))).one()
         if found.service != self._service:
             raise Fatal(f"this database belongs to {found.service}, not to {self._service}")
+        # before it is overwritten: another process may have had the database, and be gone already
         self._check(not self._taken or found.holder == self._holder_id)
         await owner.execute(sa.text("UPDATE tacit_database SET holder = :holder"), {"holder": self._holder_id})
         self._taken = True

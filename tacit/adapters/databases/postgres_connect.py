@@ -28,7 +28,7 @@ AGE_SECONDS = 300.0
 SETTINGS = {
     "synchronous_commit": "on",
     "lock_timeout": "10s",
-    "idle_in_transaction_session_timeout": "60s",
+    "idle_in_transaction_session_timeout": "60s",  # writers wait for whoever stands still in a transaction
     "jit": "off",
     "plan_cache_mode": "force_custom_plan",  # a plan made for few keys and rows must not serve a thousand of each
     "tcp_keepalives_idle": "30",  # a machine that has vanished must not hold its lock for hours
@@ -55,7 +55,7 @@ class Server:
     def found(self, identity: str) -> None:
         """A connection was made to the server ``identity``, which no other one has at any time."""
         if identity != self._identity:
-            self.generation += bool(self._identity)
+            self.generation += bool(self._identity)  # the first connection is no move
             self._identity = identity
 
 
@@ -80,6 +80,7 @@ def connector(server: Server, protection: Callable[[], dict[str, Any]]) -> Calla
                 loop=RacingLoop(loop),
                 connection_class=Connection,
                 target_session_attrs="read-write",
+                # one of the few startup parameters that PgBouncer knows; all others follow in a statement
                 server_settings={"application_name": "tacit"},
             )
         except asyncpg.TargetServerAttributeNotMatched as error:
@@ -90,6 +91,7 @@ def connector(server: Server, protection: Callable[[], dict[str, Any]]) -> Calla
         except BaseException:
             made.terminate()
             raise
+        # first: a connection to another server begins a generation, and belongs to it
         server.found(identity)
         made.server, made.generation, made.made_at = server, server.generation, loop.time()
         return made

@@ -100,6 +100,8 @@ class PostgresDialect(Dialect):
             return []
         if mostly_new:
             driver = await driver_of(connection)
+            # COPY has no ON CONFLICT: one row that exists fails them all, and without a savepoint the transaction too.
+            # The savepoint ends with the transaction; to release it would be another round trip.
             await driver.execute("SAVEPOINT before_rows")
             try:
                 await self.copy_rows(connection, table, columns, rows)
@@ -108,7 +110,7 @@ class PostgresDialect(Dialect):
                 await driver.execute("ROLLBACK TO SAVEPOINT before_rows")
             else:
                 place = columns.index(key)
-                return [row[place] for row in rows]
+                return [row[place] for row in rows]  # COPY took them all
         arrays = ", ".join(f"${place}::{_type(table.c[name])}[]" for place, name in enumerate(columns, start=1))
         statement = (
             f"INSERT INTO {table.name} ({', '.join(columns)}) SELECT * FROM unnest({arrays}) "  # noqa: S608

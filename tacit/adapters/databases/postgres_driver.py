@@ -64,8 +64,10 @@ def constraints(statement: str) -> Iterator[None]:
 def cannot_write(error: BaseException | None) -> bool:
     """Whether a server said that it takes no writes."""
     while error is not None:
+        # a stale plan has SQLSTATE 0A000 as well, and says nothing about the server
         if _sqlstate(error) in _READ_ONLY and type(error).__name__ != _STALE_PLAN:
             return True
+        # from SQLAlchemy's error to its adapter's, and from there to the driver's
         error = getattr(error, "orig", None) or error.__cause__
     return False
 
@@ -79,6 +81,7 @@ def translate_errors() -> Iterator[None]:
     except TacitError:
         raise
     except sa.exc.DBAPIError as error:
+        # before its class, 53: what is full has to prove that it has room again (`Durability`)
         if _sqlstate(error.orig) == _DISK_FULL:
             raise NoRoom("there is no room for the database") from error
         if isinstance(error, sa.exc.OperationalError | sa.exc.InterfaceError) or error.connection_invalidated:
@@ -95,8 +98,10 @@ def translate_errors() -> Iterator[None]:
     except (OSError, TimeoutError) as error:
         raise Unavailable(f"the database cannot be reached: {reason(error)}") from error
     except Exception as error:
+        # by name: the driver is an extra, and only `connector` imports it
         if not type(error).__module__.startswith("asyncpg"):
             raise
+        # without an SQLSTATE the error is the driver's own, as a rule that the connection has ended
         kind = NoRoom if _sqlstate(error) == _DISK_FULL else Unavailable
         raise (kind if _passes(error) or not _sqlstate(error) else Fatal)(
             f"the database refuses: {reason(error)}"

@@ -40,6 +40,7 @@ class Sessions:
             await _on_end(driver, end)
         except BaseException as error:
             if cannot_write(error):
+                # all other connections lead to the same server
                 driver.server.leave()
             await self._roll_back(connection, driver)
             raise
@@ -75,6 +76,7 @@ class Sessions:
                 await driver.execute("ROLLBACK")
                 answers = True
         finally:
+            # a cancellation passes through the ROLLBACK, and a session with an open transaction must not be kept
             if not answers:
                 await discard(connection)
         if answers:
@@ -95,6 +97,7 @@ class Sessions:
 
 
 async def _on_end(driver: Any, end: str) -> None:
+    # to COMMIT after a statement that failed, PostgreSQL answers ROLLBACK, and raises nothing
     if await driver.execute(end) != end:
         raise Fatal("the database has rolled the transaction back")
 

@@ -84,6 +84,7 @@ class SharedPostgresDatabase(PostgresReader):
         database = cls(make_engine(url), migrations, mark, signals)
         try:
             with for_a_person(url):
+                # alone: of processes that start together one makes the table, and the others find it
                 async with database.transaction() as connection:
                     await database._sign(connection)
                 await database._attach()
@@ -126,8 +127,9 @@ class SharedPostgresDatabase(PostgresReader):
                 try:
                     return await fetch_alone(await self._direct_driver(), statement, WRITE_LOCK, *values)
                 except sa.exc.IntegrityError:
-                    raise
+                    raise  # the call is rolled back, and the connection as good as before
                 except BaseException as error:
+                    # of a call that failed or was cancelled nobody knows how far it got: its connection is given up
                     if cannot_write(error) and self._direct is not None:
                         (await driver_of(self._direct)).server.leave()
                     await self._drop_direct()
@@ -150,6 +152,7 @@ class SharedPostgresDatabase(PostgresReader):
     async def leads(self) -> bool:
         """Whether this process holds the coordinator's lock, or could take it now. Raises ``Fatal`` when the database
         does not answer."""
+        # without asking: if another process leads by now, no harm is done (see above)
         if self.leading and not is_left(self._session_driver, for_long=True):
             return True
         with translate_errors():
@@ -174,6 +177,7 @@ class SharedPostgresDatabase(PostgresReader):
         session = await self._engine.connect()
         try:
             await session.execution_options(isolation_level="AUTOCOMMIT")
+            # where all are taken it stays the one before, mostly 0: a shard need not be unique
             for shard in range(SHARDS):
                 if (await session.execute(_SHARD, {"shard": shard})).scalar_one():
                     self.shard = shard
@@ -185,6 +189,7 @@ class SharedPostgresDatabase(PostgresReader):
             raise
         self._session, self._session_driver = session, driver
         self._signals.carry(self._send)
+        # only now that all signals are heard: who looked earlier could miss what was sent between look and listening
         if self._listened:
             self._signals.missed()
         self._listened = True
@@ -205,6 +210,7 @@ class SharedPostgresDatabase(PostgresReader):
         with suppress(TacitError, sa.exc.SQLAlchemyError, OSError), translate_errors():  # a TimeoutError is an OSError
             while self._unsent:
                 async with self._session_lock:
+                    # not before the lock is there, so that what came while waiting for it goes along
                     lines, self._unsent = list(self._unsent), {}
                     try:
                         async with asyncio.timeout(SEND_SECONDS):  # others wait for the lock to ask who leads
@@ -215,12 +221,14 @@ class SharedPostgresDatabase(PostgresReader):
                         raise
 
     async def _detach(self) -> None:
+        # the coordinator's lock ends with the session that holds it
         session, self._session, self._session_driver, self.leading = self._session, None, None, False
         if session is not None:
             await discard(session)
 
     async def close(self) -> None:
         """Release the locks and close every connection."""
+        # before the task that sends is ended: a signal would start another
         self._signals.carry(None)
         if self._sending is not None:
             self._sending.cancel()

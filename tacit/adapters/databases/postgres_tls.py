@@ -87,12 +87,14 @@ def _context(mode: str, files: dict[str, str | None]) -> LiveContext | None:
     def make() -> ssl.SSLContext:
         context = private_context(ca, certificate, key)
         if mode != "verify-full":
+            # first: `ssl` refuses CERT_NONE while the host's name is checked
             context.check_hostname = False
         if mode == "require":
             context.verify_mode = ssl.CERT_NONE
         return context
 
     live = LiveContext("TLS of the database", (ca, certificate, key), make)
+    # made at once, so that a file that cannot be used is refused at the start
     live.current()
     return live
 

@@ -104,7 +104,7 @@ class SqliteDialect(Dialect):
         if mostly_new and rows:
             await fetch(connection, "SAVEPOINT before_rows")
             statement = f"{_insert(table, columns)} VALUES ({_places(columns)}) ON CONFLICT DO NOTHING"
-            if await execute_rows(connection, statement, rows) == len(rows):
+            if await execute_rows(connection, statement, rows) == len(rows):  # else RETURNING says which are new
                 await fetch(connection, "RELEASE before_rows")
                 return [row[place] for row in rows]
             await fetch(connection, "ROLLBACK TO before_rows")

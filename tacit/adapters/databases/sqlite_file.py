@@ -195,6 +195,7 @@ class BriefFile:
         except BaseException:
             connection.close()
             raise
+        # the log is not empty, or another file has the name by now: who opens the file next sees to it
         if before is None or after is None or before[:2] != after[:2]:
             connection.close()
         else:

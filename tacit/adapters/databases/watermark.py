@@ -124,13 +124,14 @@ class Watermark:
         objection, statements = _objection(kept, rows), []
         if self._recovery is Recovery.ACCEPT:
             before = 0 if kept is None else kept.written
+            # also past what the file saw, should the clock have gone back
             put[CLOSED] = max(int(self._clock.now()) + 1, before + 1, rows.get(CLOSED, 0))
             put[GENERATION] = max(rows.get(GENERATION, 0), 0 if kept is None else kept.generation) + 1
             statements.append(_DELETE % DOUBT)
         elif objection and not (kept is None and self._recovery is Recovery.NEW_MARK and DOUBT not in rows):
             raise DoubtfulError(f"{self._path}: {objection}; see docs/restoring.md")
         if IDENTITY not in rows:
-            put[IDENTITY] = int.from_bytes(os.urandom(7), "big")
+            put[IDENTITY] = int.from_bytes(os.urandom(7), "big")  # a bigint is signed
         rows |= put
         self.closed_until = rows.get(CLOSED, 0)
         self._found = (kept, rows)
@@ -148,6 +149,7 @@ class Watermark:
             self._file = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
             for shard in {*range(len(kept.slots) if kept else 0), *(shard for shard in rows if shard >= 0)}:
                 self.note(shard, rows.get(shard, 0))
+            # after the slots: with the new generation and old counts, a crash in between would look like a rollback
             os.pwrite(self._file, header, 0)
             os.fsync(self._file)
         except OSError as error:
@@ -164,6 +166,7 @@ class Watermark:
                 os.fsync(file)
             finally:
                 os.close(file)
+            # not renamed: a link never replaces the mark that another process made meanwhile
             os.link(draft, self._path)
             sync_folder(self._path.parent)
         except FileExistsError:
