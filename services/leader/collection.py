@@ -187,8 +187,9 @@ class Collections:
                     self._log.error("collection_broken", error=error)
                     moved += await self._broken(row, error)
             if moved:
-                self._moved.notify()
+                # before any answer leaves: until now the old bytes of overwritten sums are in the write-ahead log
                 await self._store.checkpoint()
+                self._moved.notify()
             return moved
 
     async def _due(self) -> list[tuple[Party, CollectionRow]]:
