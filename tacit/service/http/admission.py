@@ -220,11 +220,6 @@ class Admission:
         self._end_turn(record)
         self._give_turns(now)
 
-    def is_whole(self, record: ConnectionRecord, now: float) -> None:
-        """Record that a request is whole whose bytes were read before: it takes a turn, or waits for one."""
-        if record.phase is Phase.RECEIVING and self.may_read(record, 0, now):
-            self.was_read(record, now, headed=True, complete=True)
-
     def answered(self, record: ConnectionRecord, now: float, *, linger: bool = False) -> None:
         """Record that the connection's request was answered; ``linger``: before it was whole, so that the connection is
         only kept until its sender has seen the answer."""

@@ -38,10 +38,11 @@ class AnswerWriter(AbstractStreamWriter):
         if any(map(_UNSAFE.search, (status_line, *lines))):
             raise ValueError("a field of an answer has a line end")
         self._head = "\r\n".join([status_line, *lines, "", ""]).encode()
+        # of the head that is sent: another answer may have been begun before it, and have failed
+        self._chunked = headers.get("Transfer-Encoding") == "chunked"
 
     def enable_chunking(self) -> None:
-        """aiohttp: the length is not known before the end."""
-        self._chunked = True
+        """aiohttp: nothing, as the head says that the body comes in chunks."""
 
     def enable_compression(self, encoding: str = "deflate", strategy: int | None = None) -> None:
         """aiohttp: not offered, since the length of a compressed secret beside chosen text tells of it. Raises

@@ -264,7 +264,9 @@ class Connection(asyncio.Protocol):
 
     def close_idle(self) -> None:
         """Take no further request; end the connection now if none is being answered."""
-        self._is_last, self._held = True, b""
+        self._is_last = True
+        if self._answering is None or self._is_whole():  # else it is a part of the body that waits for its turn
+            self._held = b""
         if self._answering is None and self.transport is not None:
             self.transport.close()
 
@@ -274,7 +276,8 @@ class Connection(asyncio.Protocol):
 
     def _proceed(self, late: bool) -> None:
         record, data = self._record, self._held
-        if record is None or record.gone or self._is_whole():  # its time ran out before its turn came
+        is_over = self._is_whole() or (self._is_last and self._answering is None)
+        if record is None or record.gone or is_over:  # before its turn came, its time ran out or its answer was given
             return
         self._held, self.late = b"", late and self._answering is None
         self._read(record, data)

@@ -66,7 +66,7 @@ class Body:
     @property
     def is_unwanted(self) -> bool:
         """Whether so much has come before anybody asked for it that the rest must wait."""
-        return self.limit is None and self.size > MOST_UNWANTED
+        return self.limit is None and len(self._parts) > MOST_UNWANTED
 
     def feed(self, part: bytes) -> None:
         """Take the bytes that come next."""

@@ -1,0 +1,97 @@
+"""Connections on which things happen in an order that only load, a stop or a failure brings about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+
+from tacit.service.http.connection import Connection
+from tacit.service.http.reader import MOST_UNWANTED
+from tests.kit.probe_server import Served, read_answer, request, served, until
+
+LATER = "POST /later HTTP/1.1"
+
+
+async def test_who_sends_a_large_body_to_the_end_sees_an_answer_that_did_not_wait_for_it() -> None:
+    async with served("application") as server:
+        server.open.clear()
+        reader, writer = await server.connect()
+        writer.write(request(bytes(3_000_000), LATER))
+        await until(lambda: len(server.server.connections) == 1)
+        (connection,) = server.server.connections
+        await until(lambda: not connection._readable)
+        assert connection._reader.body.size > MOST_UNWANTED
+        server.open.set()
+        assert (await read_answer(reader))[::3] == (413, True)
+        await until(lambda: connection._reader.body.size + connection._discarded == 3_000_000)
+
+
+async def test_an_answer_in_place_of_one_that_failed_before_its_first_byte_is_framed_as_its_head_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def failing(request: web.Request) -> web.StreamResponse:
+        await web.StreamResponse().prepare(request)
+        return web.Response(text="another")
+
+    async with served("application") as server:
+        monkeypatch.setattr(server.server.application._server, "request_handler", failing)
+        reader, writer = await server.connect()
+        writer.write(request() * 2)
+        assert (await read_answer(reader))[2:] == (b"another", False)
+        assert (await read_answer(reader))[2:] == (b"another", False)
+
+
+@asynccontextmanager
+async def _waiting(body: bytes) -> AsyncIterator[tuple[Served, asyncio.StreamReader, Connection]]:
+    """A server whose only turn is taken, while the end of the body of a request to ``/later`` waits for one; its
+    connection."""
+    async with served("application", requests=1) as server:
+        admission = server.server.admission
+        reader, writer = await server.connect()
+        raw = request(body, LATER)
+        writer.write(raw[:-1])
+        await until(lambda: len(server.server.connections) == 1)
+        (connection,) = server.server.connections
+        await until(lambda: connection._answering is not None)
+        server.open.clear()
+        _, other = await server.connect()
+        other.write(request())
+        await until(lambda: admission.turns == 1)
+        writer.write(raw[-1:])
+        await until(lambda: admission.waiting == 1)
+        yield server, reader, connection
+
+
+async def test_a_body_whose_end_waits_for_its_turn_is_read_when_the_server_stops() -> None:
+    async with _waiting(b"abc") as (server, reader, _):
+        server.server.close_idle()
+        server.open.set()
+        assert (await read_answer(reader))[::3] == (200, True)
+        await until(lambda: len(server.server.admission) == 0)
+        assert server.server.admission.turns == 0
+
+
+async def test_a_request_that_was_answered_early_is_not_answered_again_when_it_has_waited_too_long() -> None:
+    async with served("application", requests=1) as server:
+        loop, admission = asyncio.get_running_loop(), server.server.admission
+        server.open.clear()
+        reader, writer = await server.connect()
+        writer.write(request(b"", LATER, length="2000000"))
+        await until(lambda: admission.receiving == 1)
+        (connection,) = server.server.connections
+        _, other = await server.connect()
+        other.write(request())
+        await until(lambda: admission.turns == 1)
+        writer.write(b"more")
+        await until(lambda: admission.waiting == 1)
+        server.open.set()
+        admission.sweep(loop.time() + admission.limits.wait_seconds + 1)
+        assert (await read_answer(reader))[0] == 413
+        await until(lambda: admission.turns == 0)
+        assert connection._is_last
+        assert connection._answering is None
+        assert sorted(server.counted) == [("/", 200), ("/later", 413)]
