@@ -11,7 +11,7 @@ from aiohttp import web
 
 from tacit.service.http.connection import Connection
 from tacit.service.http.reader import MOST_UNWANTED
-from tests.kit.probe_server import Served, read_answer, request, served, until
+from tests.kit.probe_server import PATIENCE, Served, read_answer, request, served, until
 
 LATER = "POST /later HTTP/1.1"
 
@@ -43,6 +43,18 @@ async def test_an_answer_in_place_of_one_that_failed_before_its_first_byte_is_fr
         writer.write(request() * 2)
         assert (await read_answer(reader))[2:] == (b"another", False)
         assert (await read_answer(reader))[2:] == (b"another", False)
+
+
+async def test_the_answer_to_head_has_no_body_also_where_the_head_is_refused() -> None:
+    async with served("fast") as server:
+        reader, writer = await server.connect()
+        head = b"HEAD / HTTP/1.1\r\nHost: a\r\n"
+        writer.write(head + b"Expect: another\r\n\r\n")
+        async with asyncio.timeout(PATIENCE):
+            answer = await reader.readuntil(b"\r\n\r\n")
+        assert answer.startswith(b"HTTP/1.1 417 ")
+        writer.write(head + b"\r\n")
+        assert (await read_answer(reader, b"HEAD"))[0] == 405
 
 
 @asynccontextmanager

@@ -19,7 +19,7 @@ from tacit.service.http import proxy_line
 from tacit.service.http.admission import Admission, ConnectionRecord
 from tacit.service.http.application import AnswerWriter, Application
 from tacit.service.http.fast_route import FastRequest, Serving, encode_answer
-from tacit.service.http.problems import internal_error, problem_answer, too_slow
+from tacit.service.http.problems import Answer, internal_error, problem_answer, too_slow
 from tacit.service.http.reader import Body, Head, Reader
 
 MOST_DISCARDED = 4 << 20
@@ -173,7 +173,7 @@ class Connection(asyncio.Protocol):
             get_logger("http").error("answer_failed", error=error)
             if self._writer is None or not self._writer.output_size:
                 with contextlib.suppress(ConnectionError):
-                    await self._send(encode_answer(problem_answer(internal_error()), self._serving.date(), last=True))
+                    await self._send(self._encoded(problem_answer(internal_error()), last=True))
         finally:
             self._end_turn(again=again, broken=broken)
 
@@ -182,8 +182,13 @@ class Connection(asyncio.Protocol):
         reader = self._reader
         answer = await self._serving.answer(self._fast, reader.refusal, reader.body, self.late)
         again = self.may_go_on()
-        await self._send(encode_answer(answer, self._serving.date(), last=not again))
+        await self._send(self._encoded(answer, last=not again))
         return again
+
+    def _encoded(self, answer: Answer, *, last: bool) -> bytes:
+        head = self._reader.head
+        to_head = head is not None and head.method == "HEAD"
+        return encode_answer(answer, self._serving.date(), last=last, to_head=to_head)
 
     def may_go_on(self) -> bool:
         """Whether another request may follow the one that is being answered."""

@@ -130,16 +130,16 @@ def require_media_type(fields: Fields, media_type: str) -> None:
         raise status_abort(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body must be {media_type}")
 
 
-def encode_answer(answer: Answer, date: str, *, last: bool) -> bytes:
-    """An answer as it is sent, with the fields that every answer has; ``last``: the connection ends with it. Raises
-    ``ValueError`` for a field that would end early."""
+def encode_answer(answer: Answer, date: str, *, last: bool, to_head: bool = False) -> bytes:
+    """An answer as it is sent, with the fields that every answer has; ``last``: the connection ends with it;
+    ``to_head``: to HEAD, so without its body. Raises ``ValueError`` for a field that would end early."""
     lines = [_LINES[answer.status]]
     lines += [f"{name}: {value}\r\n" for name, value in answer.headers.items()]
     if sum(map(len, map(_ENDS.findall, lines))) != 2 * len(lines):
         raise ValueError("a field of an answer has a line end")
     lines.append(f"Date: {date}\r\nContent-Length: {len(answer.body)}\r\n{_ALWAYS}")
     lines.append("Connection: close\r\n\r\n" if last else "\r\n")
-    return "".join(lines).encode() + answer.body
+    return "".join(lines).encode() + (b"" if to_head else answer.body)
 
 
 _LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
