@@ -45,12 +45,15 @@ class LeaderTx(ReportsTx, JobsTx, LooksTx):
     async def reject_unread(self, job: JobRow) -> None:
         """Reject the reports of a formed job, of which nothing is known but that it cannot be sent, as ``internal``.
         Their tokens are not known to be good, so they are not spent. Each keeps a row all the same, unlike a report
-        whose token was found bad (P31): if it is uploaded again, it is not stored and tried again."""
+        whose token was found bad (P31): if it is uploaded again, it is not stored and tried again. A report whose id
+        has an outcome already was counted with that one."""
         heads = await self.heads(job.seqs)
         code = int(ReportError.REPORT_DROPPED)
-        rows = [OutcomeRow(head.report_id, None, code, "internal", digest=head.digest) for head in heads]
-        await self.record(job.task_id, rows)
-        await self.count_rejections(job.task_id, {"internal": len(job.seqs)})
+        rows = {one.report_id: OutcomeRow(one.report_id, None, code, "internal", digest=one.digest) for one in heads}
+        refused = await self.record(job.task_id, list(rows.values()))
+        missing = len(job.seqs) - len(heads)
+        if rejected := missing + len(rows) - len(refused):
+            await self.count_rejections(job.task_id, {"internal": rejected})
         await self.delete_reports(job.seqs)
 
     async def open_batch(self, task_id: bytes) -> bytes | None:

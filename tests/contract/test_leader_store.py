@@ -136,6 +136,19 @@ async def test_a_report_that_was_dealt_with_is_still_known_by_its_digest(leader:
         assert await tx.digests(AT_B, [report(1)]) == ({}, False)
 
 
+async def test_each_report_of_a_job_that_cannot_be_read_is_counted_once(leader: LeaderStore) -> None:
+    async with leader.transaction() as tx:
+        await tx.record(TASK, [OutcomeRow(report(1), None, 6, "proof")])
+        await tx.count_rejections(TASK, {"proof": 1})
+        await tx.add_reports([upload(1), upload(2), upload(2), upload(3)], NOW)
+        seqs = tuple(await tx.pending(TASK, NOW, 10))
+        await tx.delete_reports(seqs[3:])
+        await tx.reject_unread(job(1, seqs))
+        assert await tx.rejections(TASK) == {"internal": 2, "proof": 1}, "the second report, and one that is missing"
+        await tx.reject_unread(job(2, ()))
+        assert await tx.stored(seqs) == []
+
+
 async def test_a_job_is_one_workers_at_a_time(leader: LeaderStore) -> None:
     async with leader.transaction() as tx:
         await tx.add_jobs([])
