@@ -178,10 +178,13 @@ PAN_PRIVACY: Final[ByName[Any]] = ByName(
 STATE_KEYS: Final[ByName[Any]] = ByName(
     {
         "open-share": "tacit.panprivate.two_servers:opened_share",
+        "generate-state-key": "tacit.aggregator.state_keys:generate_state_key",
+        "write-state-key": "tacit.aggregator.state_keys:write_state_key",
+        "read-state-key": "tacit.aggregator.state_keys:read_state_key",
         "read-state-keys": "tacit.aggregator.state_keys:read_state_keys",
     }
 )
-"""What servers need of it that hold a key to what devices keep."""
+"""What servers need of it that hold a key to what devices keep, and whoever makes such a key."""
 
 WATCHED_STATE: Final[ByName[Any]] = ByName(
     {
@@ -192,6 +195,36 @@ WATCHED_STATE: Final[ByName[Any]] = ByName(
     }
 )
 """What a device needs of it, once it watches an event or holds a file of a state."""
+
+FEATURE_RULES: Final[ByName[Any]] = ByName(
+    {
+        "state-key-invalid": "tacit.rules.watching:state_keys",
+        "watch-question": "tacit.rules.watching:watch_question",
+        "watch-randomizer": "tacit.rules.watching:watch_randomizer",
+        "watch-form": "tacit.rules.watching:watch_form",
+        "watch-period": "tacit.rules.watching:watch_period",
+        "watch-work": "tacit.rules.watching:watch_work",
+        "decryption-bound": "tacit.rules.watching:decryption_bounded",
+    }
+)
+"""Rules on the recipes of one feature (``tacit.recipe.context.Check``), by their names in ``tacit.rules.table``."""
+
+OUTLOOKS: Final[ByName[Any]] = ByName(
+    {
+        "watched": "tacit.operations.watched_outlook:watched_outlook",
+        "ranked": "tacit.operations.search_outlook:search_outlook",
+    }
+)
+"""What features expect of a recipe, by the members of ``tacit.operations.outlook.Outlook``'s document: functions of a
+recipe, whose result is a dataclass, or None where they say nothing of it."""
+
+OUTLOOK_LINES: Final[ByName[Any]] = ByName(
+    {
+        "watched": "infra.views.watched_outlook:watched_lines",
+        "ranked": "infra.views.search_outlook:search_lines",
+    }
+)
+"""The same in sentences: functions of a recipe and its outlook, by the same names."""
 
 
 def tables() -> dict[str, Mapping[str, str]]:

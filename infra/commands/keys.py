@@ -17,6 +17,7 @@ from infra.views.terminal import print_json
 from tacit.adapters.system import OsEntropy, SystemClock
 from tacit.codec import b64url
 from tacit.errors import DecodeError, UsageError
+from tacit.extension_points import STATE_KEYS
 from tacit.ports import Entropy
 from tacit.service.base.keys import read_signing_key, write_signing_key
 from tacit.service.base.secret_files import read_secret, write_secret
@@ -172,7 +173,6 @@ def public_part(path: Path) -> dict[str, Any]:
     """Return the public part of the secret in ``path``, with its ``kind``. Raises ``UsageError``."""
     from services.gateway.keys import read_key_ring
     from tacit.aggregator.keys import read_hpke_key, read_peer_file, state_key_text
-    from tacit.aggregator.state_keys import read_state_key
 
     content = read_secret(path).strip()
     if PRIVATE.encode() in content:
@@ -190,7 +190,7 @@ def public_part(path: Path) -> dict[str, Any]:
         periods = {str(period): b64url(config.encode()) for period, config in ring.by_period().items()}
         return {"kind": "ohttp", "rotation_seconds": ring.rotation, "periods": periods}
     if b'"state_key"' in content:
-        return {"kind": Kind.STATE.value, "state_key": state_key_text(read_state_key(path))}
+        return {"kind": Kind.STATE.value, "state_key": state_key_text(STATE_KEYS["read-state-key"](path))}
     if content.startswith(b"{"):
         config = read_hpke_key(path).config
         return {"kind": Kind.HPKE.value, "id": config.id, "hpke_config": b64url(config.encode())}
@@ -224,7 +224,6 @@ def _require_new(out: Path) -> None:
 
 def _write(kind: Kind, out: Path, entropy: Entropy, config_id: int) -> None:
     from tacit.aggregator.keys import generate_hpke_key, generate_peer_secrets, write_hpke_key, write_peer_file
-    from tacit.aggregator.state_keys import generate_state_key, write_state_key
     from tacit.tokens.software_root import SoftwareRoot
 
     if kind is Kind.BACKUP:
@@ -234,7 +233,7 @@ def _write(kind: Kind, out: Path, entropy: Entropy, config_id: int) -> None:
     elif kind is Kind.HPKE:
         write_hpke_key(out, generate_hpke_key(config_id, entropy))
     elif kind is Kind.STATE:
-        write_state_key(out, generate_state_key(entropy))
+        STATE_KEYS["write-state-key"](out, STATE_KEYS["generate-state-key"](entropy))
     elif kind is Kind.PEER:
         write_peer_file(out, generate_peer_secrets(f"seed-{entropy(4).hex()}", entropy))
     elif kind is Kind.DEVICE_ROOT:

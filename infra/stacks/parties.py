@@ -15,17 +15,13 @@ from tacit.aggregator.keys import (
     write_hpke_key,
     write_peer_file,
 )
-from tacit.aggregator.state_keys import generate_state_key, write_state_key
 from tacit.codec import b64url
 from tacit.errors import UsageError
-from tacit.models.forms import form_of
-from tacit.models.local.form import Local
+from tacit.extension_points import STATE_KEYS
+from tacit.models.forms import FORMS, form_of
 from tacit.models.one_server import ANALYZER
-from tacit.models.pan_private.form import PanPrivate
-from tacit.models.pan_private_single.form import PanPrivateSingle
 from tacit.models.parties import SHUFFLER, Parties
 from tacit.models.secure_aggregation.form import SecureAggregation, SecureAggregationParties
-from tacit.models.shuffled.form import Shuffled
 from tacit.ports import Entropy
 
 AGGREGATORS = ("leader", "helper")
@@ -45,10 +41,11 @@ class StackParties:
         found = self.base if model == SecureAggregation.name else self.others.get(model)
         if found is None:
             raise UsageError(f"this stack has no parties of model {model}; start one in another --state-dir")
-        shuffled = self.others.get(Shuffled.name)
-        if shuffled is None or not form_of(model).may_mix:
+        shufflers = filter(None, (parties.server(SHUFFLER) for parties in self.others.values()))
+        shuffler = next(shufflers, None)
+        if shuffler is None or not form_of(model).may_mix:
             return found
-        return found.model_copy(update={SHUFFLER: shuffled.server(SHUFFLER)})
+        return found.model_copy(update={SHUFFLER: shuffler})
 
     def members(self) -> dict[str, Any]:
         """The members ``parties`` and ``parties_of`` (by model) of the stack's index."""
@@ -74,19 +71,20 @@ def make_parties(folder: Path, urls: Mapping[str, str], signing: Mapping[str, st
     for name in AGGREGATORS:
         write_peer_file(folder / name / "peer.json", peers)
     document = base.model_dump(mode="json")
-    stateful = {name: {**document[name], "state_key": _state_key(folder / name, entropy)} for name in AGGREGATORS}
-    common = {name: document[name] for name in ("analyst", "relay", "gateway", "attester", "issuer")}
-    analyzer, shuffler = (
-        _server(folder / name, urls[name], signing[name], number, entropy) for name, number in SERVER_CONFIG_IDS.items()
-    )
-    keyed = {**analyzer, "state_key": _state_key(folder / ANALYZER, entropy)}
-    others = {
-        PanPrivate.name: {**document, **stateful},
-        PanPrivateSingle.name: {**common, ANALYZER: keyed},
-        Local.name: {**common, ANALYZER: analyzer},
-        Shuffled.name: {**common, ANALYZER: analyzer, SHUFFLER: shuffler},
-    }
-    return StackParties(base, {model: form_of(model).parties.model_validate(body) for model, body in others.items()})
+    state_keys = {name: _state_key(folder / name, entropy) for name in AGGREGATORS}
+    for name, number in SERVER_CONFIG_IDS.items():
+        document[name] = _server(folder / name, urls[name], signing[name], number, entropy)
+    state_keys[ANALYZER] = _state_key(folder / ANALYZER, entropy)
+    others = {model: form.parties for model, form in FORMS.items() if model != SecureAggregation.name}
+    return StackParties(base, {model: _parties_of(kind, document, state_keys) for model, kind in others.items()})
+
+
+def _parties_of(kind: type[Parties], every: Mapping[str, Any], state_keys: Mapping[str, str]) -> Parties:
+    """Those of ``every`` that a model's parties must have, with ``state_keys`` where the model's servers have some."""
+    roles = {role: field.annotation for role, field in kind.model_fields.items() if field.is_required()}
+    keyed = {role for role, part in roles.items() if "state_key" in getattr(part, "model_fields", ())}
+    with_key = {role: {**every[role], "state_key": state_keys[role]} for role in keyed}
+    return kind.model_validate({role: every[role] for role in roles} | with_key)
 
 
 def _server(folder: Path, url: str, signing_key: str, config_id: int, entropy: Entropy) -> dict[str, str]:
@@ -99,8 +97,8 @@ def _server(folder: Path, url: str, signing_key: str, config_id: int, entropy: E
 
 
 def _state_key(folder: Path, entropy: Entropy) -> str:
-    key = generate_state_key(entropy)
-    write_state_key(folder / "state.key", key)
+    key = STATE_KEYS["generate-state-key"](entropy)
+    STATE_KEYS["write-state-key"](folder / "state.key", key)
     return state_key_text(key)
 
 

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from infra.views.influence_words import influence_words
-from infra.views.terminal import notes, span
-from tacit.models.form import Cap
-from tacit.models.forms import form_of
-from tacit.operations.outlook import Hiding, Outlook, RankedOutlook, SharesOutlook, outlook
-from tacit.operations.watched_outlook import WatchedOutlook
+from infra.views.terminal import notes
+from tacit.extension_points import OUTLOOK_LINES
+from tacit.operations.outlook import Hiding, Outlook, SharesOutlook, outlook
 from tacit.recipe.asking import DECIDING_SHARE, asked_until
 from tacit.recipe.claims import sample_of
-from tacit.recipe.encoder_specs import Occurrences
 from tacit.recipe.model import Interval, Recipe
 from tacit.time_format import format_utc
 
@@ -41,40 +38,10 @@ def asked_words(interval: Interval, now: float) -> str:
 def outlook_lines(recipe: Recipe, found: Outlook) -> list[str]:
     """What is to be expected of ``recipe``, in sentences; nothing on what ``found`` does not have."""
     lines = [] if found.shares is None else _share_lines(recipe, found.shares)
-    lines += [] if found.watched is None else _watched_lines(recipe, found.watched)
-    lines += [] if found.ranked is None else [_ranked_line(recipe, found.ranked)]
+    for name, one in found.of_features.items():
+        lines += OUTLOOK_LINES[name](recipe, one)
     lines += [] if found.rounding.words is None else [found.rounding.words]
     return lines if found.hiding is None else [*lines, *_hiding_lines(recipe, found.hiding)]
-
-
-def _watched_lines(recipe: Recipe, found: WatchedOutlook) -> list[str]:
-    spec, form = recipe.question.encoder, form_of(recipe.model)
-    if not isinstance(spec, Occurrences):
-        return []
-    epsilon, result = (
-        found.epsilon[name] for name in (form.charged, next(one.name for one in form.capped(Cap.AGGREGATE)))
-    )
-    against = "one aggregator" if form.proves else "the analyzer, which opens single reports"
-    alone = "" if form.proves else f", {result:.4f} in the result alone"
-    unit = "occurrences" if recipe.question.statistic == "mean" else "devices"
-    return [
-        f"devices watch {recipe.question.metric} for {spec.steps} steps of {spec.step_seconds} seconds, "
-        f"{span(spec.start, spec.end)}; devices that read the recipe later miss earlier events",
-        f"each keeps {found.state_bytes:,} bytes of ciphertexts that tell an intruder nothing, and sends "
-        f"{found.report_bytes:,}",
-        f"epsilon {epsilon:.4f} against {against}{alone}; no guarantee against an intruder who works with a server",
-        f"expected standard error of a number: about {found.stderr:,.4g} {unit}",
-    ]
-
-
-def _ranked_line(recipe: Recipe, found: RankedOutlook) -> str:
-    asked = recipe.batch.expected_contributions / float(recipe.rate)
-    bits = "1 bit" if found.report_bits == 1 else f"{found.report_bits} bits"
-    return (
-        f"an answer is listed from about {found.listed_from:,.0f} devices on, {found.listed_from / asked:.1%} of those "
-        f"asked (standard error about {found.stderr:,.0f}); a report has {bits} about a text of "
-        f"{found.domain_bits}"
-    )
 
 
 def _hiding_lines(recipe: Recipe, found: Hiding) -> list[str]:

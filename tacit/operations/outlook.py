@@ -5,21 +5,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tacit.dp.hidden_claim import dummies_cost, unfilled_cost
+from tacit.extension_points import OUTLOOKS
 from tacit.methods.base.statistics import COUNT, HISTOGRAM, MEAN, SUM
 from tacit.methods.estimators.registry import estimator_of
 from tacit.methods.figures import NORMAL_95
 from tacit.models.forms import form_of
-from tacit.operations.watched_outlook import WatchedOutlook, watched_outlook
 from tacit.recipe.claims import claim_of, count_cost_of, sample_of
 from tacit.recipe.derive import design_of, randomizer_of, vdaf_of
 from tacit.recipe.encoder_specs import Number
 from tacit.recipe.model import Recipe
 from tacit.recipe.rounding import coarse_words, rounding_words
-from tacit.succinct.engines import engine_of
 
 
 @dataclass(frozen=True)
@@ -74,28 +73,15 @@ class Rounding:
 
 
 @dataclass(frozen=True)
-class RankedOutlook:
-    """The outlook for frequent items of a large domain, at the expected contributions: ``stderr`` of a rare item's
-    estimate, ``listed_from``, the estimate from which on an item is listed, both in devices; ``report_bits`` of an
-    answer and ``domain_bits`` of an item."""
-
-    stderr: float
-    listed_from: float
-    report_bits: int
-    domain_bits: int
-
-
-@dataclass(frozen=True)
 class Outlook:
-    """The outlook of a recipe: ``shares`` for noise shares in a sum, ``hiding`` for importance sampling and dummies,
-    ``watched`` if devices watch an event, ``ranked`` for frequent items; ``hidden``, in words, if its noise hides the
-    answers; None for what does not apply."""
+    """The outlook of a recipe: ``shares`` for noise shares in a sum, ``hiding`` for importance sampling and dummies;
+    ``hidden``, in words, if its noise hides the answers; None for what does not apply. ``of_features``: those of
+    features, such as ``watched`` if devices watch an event and ``ranked`` for frequent items, where they apply."""
 
     shares: SharesOutlook | None
     hiding: Hiding | None
     rounding: Rounding
-    watched: WatchedOutlook | None = None
-    ranked: RankedOutlook | None = None
+    of_features: Mapping[str, Any] = field(default_factory=dict)
     hidden: str | None = None
 
     @property
@@ -109,8 +95,7 @@ class Outlook:
         return {
             **({"outlook": asdict(self.shares)} if self.shares else {}),
             **({"hiding": asdict(self.hiding)} if self.hiding else {}),
-            **({"watched": asdict(self.watched)} if self.watched else {}),
-            **({"ranked": asdict(self.ranked)} if self.ranked else {}),
+            **{name: asdict(found) for name, found in self.of_features.items()},
             **self.rounding.document(),
             **({"warnings": self.warnings} if self.warnings else {}),
         }
@@ -118,11 +103,10 @@ class Outlook:
 
 def outlook(recipe: Recipe) -> Outlook:
     """Compute the outlook of ``recipe``. Raises ``Refusal`` if it cannot be computed."""
-    watched = watched_outlook(recipe)
-    shares = _shares(recipe) if watched is None else None
-    ranked = _ranked_outlook(recipe)
-    hidden = hidden_words(recipe) if watched is None and ranked is None else None
-    return Outlook(shares, _hiding(recipe), rounding_of(recipe), watched, ranked, hidden)
+    found = {name: outlook_of(recipe) for name, outlook_of in OUTLOOKS.items()}
+    of_features = {name: one for name, one in found.items() if one is not None}
+    shares, hidden = (None, None) if of_features else (_shares(recipe), hidden_words(recipe))
+    return Outlook(shares, _hiding(recipe), rounding_of(recipe), of_features, hidden)
 
 
 def hidden_words(recipe: Recipe) -> str | None:
@@ -156,14 +140,6 @@ def hidden_words(recipe: Recipe) -> str | None:
         f"the noise hides most answers: an even share of {answers} answers is {share:,.0f} devices each, and the "
         f"margin is ±{margin:,.0f} (95 %); {advice} more devices"
     )
-
-
-def _ranked_outlook(recipe: Recipe) -> RankedOutlook | None:
-    engine = engine_of(randomizer_of(recipe))
-    if engine is None:
-        return None
-    least, stderr = engine.expected(recipe.batch.expected_contributions, design_of(recipe))
-    return RankedOutlook(stderr, least, engine.report_bits, engine.domain_bits)
 
 
 def rounding_of(recipe: Recipe) -> Rounding:

@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from tacit.errors import Refusal
+from tacit.extension_points import FEATURE_RULES
 from tacit.recipe.context import Check, Context, Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
-from tacit.rules import audience, budget, design, log, parties, privacy, sampling, series, watching
+from tacit.rules import audience, budget, design, log, parties, privacy, sampling, series
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,12 @@ class Rule:
     name: str
     stage: Stage
     check: Check
+
+
+def _of_feature(*names: str) -> list[Rule]:
+    """The rules of a feature that stand at this place of the table. They are loaded with it: no party may find itself
+    without one."""
+    return [Rule(name, Stage.DRAFT, FEATURE_RULES[name]) for name in names if name in FEATURE_RULES]
 
 
 UNSUPPORTED = "model-unsupported"
@@ -40,18 +47,20 @@ RULES = (
     Rule("hpke-key-invalid", Stage.DRAFT, parties.hpke_keys),
     Rule("signing-key-invalid", Stage.DRAFT, parties.signing_keys_valid),
     Rule("signing-key-shared", Stage.DRAFT, parties.signing_keys),
-    Rule("state-key-invalid", Stage.DRAFT, watching.state_keys),
+    *_of_feature("state-key-invalid"),
     Rule("audience-not-allowed", Stage.DRAFT, audience.population_allowed),
     Rule("audience-attribute", Stage.DRAFT, audience.attributes_allowed),
     Rule("audience-rate", Stage.DRAFT, audience.rate_capped),
     Rule("census-form", Stage.DRAFT, audience.census_form),
     Rule("audience-floor", Stage.PUBLISH, audience.floor_attested),
-    Rule("watch-question", Stage.DRAFT, watching.watch_question),
-    Rule("watch-randomizer", Stage.DRAFT, watching.watch_randomizer),
-    Rule("watch-form", Stage.DRAFT, watching.watch_form),
-    Rule("watch-period", Stage.DRAFT, watching.watch_period),
-    Rule("watch-work", Stage.DRAFT, watching.watch_work),
-    Rule("decryption-bound", Stage.DRAFT, watching.decryption_bounded),
+    *_of_feature(
+        "watch-question",
+        "watch-randomizer",
+        "watch-form",
+        "watch-period",
+        "watch-work",
+        "decryption-bound",
+    ),
     Rule("randomizer-not-allowed", Stage.DRAFT, design.randomizer_allowed),
     Rule("randomizer-parameters", Stage.DRAFT, design.randomizer_parameters),
     Rule("rejection-too-likely", Stage.DRAFT, design.rejection_capped),

@@ -11,7 +11,7 @@ import pytest
 
 from tacit import extension_points
 from tacit.errors import Unavailable
-from tacit.extension_points import ByName
+from tacit.extension_points import FEATURE_RULES, OUTLOOK_LINES, OUTLOOKS, ByName
 from tacit.methods.estimators.registry import ESTIMATORS
 from tacit.methods.planners.registry import PLANNERS
 from tacit.methods.randomisers.registry import RANDOMISERS
@@ -20,6 +20,7 @@ from tacit.models.collectors import COLLECTORS
 from tacit.models.devices import DEVICES
 from tacit.models.forms import FORMS
 from tacit.models.servers import SERVERS, SHUFFLERS
+from tacit.rules.table import RULES
 
 SIDES = {
     "DEVICE_SIDES": r"tacit\.models\.(\w+\.device|\w+\.mixed)",
@@ -27,6 +28,9 @@ SIDES = {
     "SERVER_SIDES": r"tacit\.models\.\w+\.server",
     "SHUFFLER_SIDES": r"tacit\.models\.\w+\.server",
     "FORMS": r"tacit\.models\.\w+\.form",
+    "FEATURE_RULES": r"tacit\.rules\.\w+",
+    "OUTLOOKS": r"tacit\.operations\.\w+",
+    "OUTLOOK_LINES": r"infra\.views\.\w+",
     "METHODS": r"tacit\.methods\.(base\.|succinct_histogram\.)?(?!randomisers|estimators|planners)\w+",
     "RANDOMISERS": r"tacit\.methods\.randomisers\.\w+",
     "ESTIMATORS": r"tacit\.methods\.estimators\.\w+",
@@ -38,7 +42,7 @@ but cannot see an import by name."""
 
 @pytest.mark.parametrize("table", SIDES)
 def test_a_partys_table_leads_to_that_partys_modules_alone(table: str) -> None:
-    for place in getattr(extension_points, table).values():
+    for place in extension_points.tables()[table].values():
         assert re.fullmatch(SIDES[table], place.partition(":")[0]), place
 
 
@@ -64,8 +68,16 @@ def test_every_model_has_a_device_and_a_collector_and_servers_only_models_that_e
             *SHUFFLERS.values(),
             *extension_points.PAN_PRIVACY.values(),
             *extension_points.STATE_KEYS.values(),
+            *extension_points.WATCHED_STATE.values(),
+            *extension_points.OUTLOOKS.values(),
         ]
     )
+
+
+def test_every_rule_of_a_feature_has_its_place_in_the_table_and_every_outlook_its_sentences() -> None:
+    assert {rule.name: rule.check for rule in RULES if rule.name in FEATURE_RULES} == dict(FEATURE_RULES)
+    assert list(OUTLOOK_LINES) == list(OUTLOOKS)
+    assert all(OUTLOOK_LINES.values())
 
 
 def test_a_party_that_knows_the_names_has_imported_no_method_and_no_side() -> None:

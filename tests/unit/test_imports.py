@@ -51,7 +51,7 @@ FEATURES = {
     "learning": (r"(\w+\.)*(learning|learn\w*)(\.\w+)*", 23),
     "pan-private": (
         r"(\w+\.)*(panprivate|pan_private|pan_private_single|watch_work|watched_outlook)(\.\w+)*"
-        r"|tacit\.rules\.watching|tacit\.models\.interfaces\.watched",
+        r"|tacit\.rules\.watching|tacit\.models\.interfaces\.watched|tacit\.aggregator\.state_keys",
         9,
     ),
     "shuffled": (r"(\w+\.)*(shuffler|shuffled\w*)(\.\w+)*", 13),

@@ -44,8 +44,7 @@ def shown(recipe: Recipe, state: str) -> str:
 )
 def test_the_outlook_has_the_sizes_of_the_state_and_of_the_report(cell: tuple[str, str], kept: int, sent: int) -> None:
     """k = 4: k + 1 ciphertexts of 64 bytes with one server; four of them a cell, 2 k cells, k + 1 sent, with two."""
-    found = outlook(KIT.watched_recipe(*cell)).watched
-    assert found is not None
+    found = outlook(KIT.watched_recipe(*cell)).of_features["watched"]
     assert (found.state_bytes, found.report_bytes) == (kept, sent)
 
 
