@@ -165,6 +165,9 @@ SHUFFLER_SIDES: Final = {
 }
 """What the shuffler does for a model that has one, or may have one."""
 
+WAYS: Final = {"shuffled": "tacit.accounting.shuffled_ways:ShuffledWays"}
+"""What the ways to ask of a model cost (``tacit.accounting.model_ways.ModelWays``), by the model. Those of secure
+aggregation and of the local model, with which all are compared, are in ``tacit.accounting.alternatives``."""
 
 PAN_PRIVACY: Final[ByName[Any]] = ByName(
     {

@@ -2,17 +2,22 @@
 
 Each chunk is opened when it arrives, and taken once: the same bytes again get the same answer, other bytes under its
 index are refused. Nothing of a message is kept but the number of messages about each cell of its chunk.
+
+A stored tally is 8 bytes for each cell, for fillers and for malformed messages; or, where that is shorter, a byte of 1,
+8 bytes each for fillers and malformed messages, and for each cell that has messages 4 bytes of its number and 8 of
+theirs. Their lengths tell them apart: one is a multiple of 8, the other odd.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
+import struct
 
 from services.analyzer.config import AnalyzerConfig
 from services.analyzer.records import Chunk
 from services.analyzer.store import AnalyzerTx
-from tacit.aggregator.one_server.records import Aggregate
+from tacit.aggregator.one_server.records import Aggregate, pack, unpack
 from tacit.errors import DecodeError, Refusal
 from tacit.messages.chunk import MessageChunk
 from tacit.roles.analyzer import AnalyzerParty
@@ -25,6 +30,8 @@ from tacit.task.shuffled import Bundling
 
 MALFORMED = "message-malformed"
 INCOMPLETE = "bundles-incomplete"
+_HEAD = struct.Struct(">BQQ")
+_CELL = struct.Struct(">IQ")
 
 
 class Chunks:
@@ -65,7 +72,7 @@ class Chunks:
                 return
             if not await tx.is_open(party, self._deps.clock.now()) or await tx.is_closed(task_id):
                 raise Refusal(OVER, "the recipe takes no more messages")
-            await tx.keep_chunk(task_id, chunk, tally)
+            await tx.keep_chunk(task_id, chunk, tally_bytes(tally))
             if tally.malformed:
                 await tx.count_rejections(task_id, {MALFORMED: tally.malformed})
 
@@ -88,10 +95,26 @@ async def count_chunks(tx: AnalyzerTx, party: AnalyzerParty, bundling: Bundling)
     total, found = await tx.chunk_total(task.task_id), Total(task.cells)
     if total is None or await tx.chunk_count(task.task_id) < total:
         return None
-    async for tally in tx.tallies(task.task_id, task.cells):
-        found.add(tally)
+    async for tally in tx.tallies(task.task_id):
+        found.add(read_tally(tally, task.cells))
     try:
         bundles = found.bundles(bundling.messages)
     except ValueError as error:
         raise Refusal(INCOMPLETE, str(error)) from error
     return Aggregate(bundles, found.numbers)
+
+
+def tally_bytes(tally: Tally) -> bytes:
+    """Encode a tally in its shorter form."""
+    if _HEAD.size + _CELL.size * len(tally.held) >= 8 * (tally.cells + 2):
+        return pack((*tally.numbers, tally.fillers, tally.malformed))
+    return _HEAD.pack(1, tally.fillers, tally.malformed) + b"".join(_CELL.pack(*one) for one in tally.held.items())
+
+
+def read_tally(data: bytes, cells: int) -> Tally:
+    """Decode a tally of a recipe with so many cells."""
+    if len(data) % 8 == 0:
+        *numbers, fillers, malformed = unpack(data)
+        return Tally(cells, {cell: count for cell, count in enumerate(numbers) if count}, fillers, malformed)
+    _, fillers, malformed = _HEAD.unpack_from(data)
+    return Tally(cells, dict(_CELL.iter_unpack(data[_HEAD.size :])), fillers, malformed)

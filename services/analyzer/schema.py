@@ -50,4 +50,4 @@ CHUNKS = Table(
         "kept": "until `retention` after the task's end; what it adds is emptied by the release",
     },
 )
-"""``tally``: see ``services.analyzer.records``; empty after the release."""
+"""``tally``: see ``services.analyzer.chunks``; empty after the release."""

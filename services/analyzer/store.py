@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from sqlalchemy import func, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.analyzer.records import Chunk, read_tally, tally_bytes
+from services.analyzer.records import Chunk
 from services.analyzer.schema import AGGREGATES, CHUNKS, COMMON, KEPT, LOOKS, METADATA, MIGRATIONS
 from tacit.adapters.databases.dialect import Dialect
 from tacit.adapters.databases.watermark import Watermark
@@ -16,7 +16,6 @@ from tacit.aggregator.one_server.store import OneServerTx
 from tacit.aggregator.outcomes import LooksTx
 from tacit.aggregator.records import Batch
 from tacit.aggregator.store import SqlStore
-from tacit.roles.shuffled import Tally
 
 _RELEASED = b"released"
 
@@ -59,10 +58,10 @@ class AnalyzerTx(OneServerTx, LooksTx):
         total: int | None = (await self.connection.execute(query)).scalar_one()
         return total
 
-    async def keep_chunk(self, task_id: bytes, chunk: Chunk, tally: Tally) -> bool:
-        """Store a chunk with what it held; False, with nothing changed, if there is one of its index."""
+    async def keep_chunk(self, task_id: bytes, chunk: Chunk, tally: bytes) -> bool:
+        """Store a chunk with the tally of what it held; False, with nothing changed, if there is one of its index."""
         self.spends = True
-        values = {"number": chunk.index, "total": chunk.total, "digest": chunk.digest, "tally": tally_bytes(tally)}
+        values = {"number": chunk.index, "total": chunk.total, "digest": chunk.digest, "tally": tally}
         fresh = self.dialect.upsert(CHUNKS).values(task_id=task_id, **values).on_conflict_do_nothing()
         return bool((await self.connection.execute(fresh)).rowcount)
 
@@ -71,11 +70,11 @@ class AnalyzerTx(OneServerTx, LooksTx):
         query = select(func.count()).where(CHUNKS.c.task_id == task_id)
         return int((await self.connection.execute(query)).scalar_one())
 
-    async def tallies(self, task_id: bytes, cells: int) -> AsyncIterator[Tally]:
-        """What each stored chunk held, one after another; only before the release."""
+    async def tallies(self, task_id: bytes) -> AsyncIterator[bytes]:
+        """The tally of each stored chunk, one after another; only before the release."""
         query = select(CHUNKS.c.tally).where(CHUNKS.c.task_id == task_id)
         async for one in await self.connection.stream_scalars(query):
-            yield read_tally(one, cells)
+            yield one
 
     async def scrub_buckets(self, task_id: bytes, batch: Batch = None) -> None:
         """As in ``OneServerTx``, and forget what chunks held."""

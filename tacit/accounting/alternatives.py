@@ -13,24 +13,18 @@ from decimal import Decimal
 
 from tacit.accounting.requirements import NOBODY, ONE_SERVER, SHUFFLER, Alternative, Requirements
 from tacit.dp import parameters
-from tacit.dp.amplification import epsilon_fmt22
 from tacit.dp.gaussian import sigma_gaussian
 from tacit.dp.sampling import SPLIT, amplify_visible, q_eff
 from tacit.methods.base.design import SampleDesign
 from tacit.methods.base.method import LocalMethod, Method
 from tacit.methods.base.proof import Proof
 from tacit.methods.estimators.registry import estimator_of
-from tacit.methods.estimators.shuffled import shuffled_estimator_of
 from tacit.methods.packing import packing_of
 from tacit.methods.planners.local import local_planner_of
 from tacit.methods.planners.registry import planner_of
-from tacit.methods.planners.shuffled import shuffled_planner_of
 from tacit.methods.registry import methods_for
-from tacit.methods.shuffled import ShuffledCounts
 from tacit.models.local.form import Local
 from tacit.models.secure_aggregation.form import SecureAggregation
-from tacit.models.shuffled.form import Shuffled
-from tacit.task.shuffled import message_size
 from tacit.vdaf.registry import prio3_named
 
 RATES = (1.0, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002, 0.001)
@@ -54,7 +48,7 @@ def central(needs: Requirements) -> Alternative:
 def ways_to_aggregate(needs: Requirements) -> Iterator[Alternative]:
     """Everyone contributes, with noise shares large enough even if only half of a batch is honest (P17)."""
     batch = int(FILL * needs.population)
-    inner = min(needs.epsilon, needs.max_with_relay, _half(needs, 1.0, batch))
+    inner = min(needs.epsilon, needs.max_with_relay, half_cap(needs, 1.0, batch))
     for method in methods_for(needs.shape):
         if method.IS_PROVED and not method.IS_LOCAL:
             yield from _ways_to_sum(needs, method, AGGREGATION, 1.0, batch, inner)
@@ -71,71 +65,7 @@ def ways_to_sample(needs: Requirements, method: type[Method]) -> Iterator[Altern
         if issubclass(method, LocalMethod):
             yield _sampled_locally(needs, method, rate, batch, inner)
         else:
-            yield from _ways_to_sum(needs, method, SAMPLED, rate, batch, min(inner, _half(needs, rate, batch)))
-
-
-def ways_to_shuffle(needs: Requirements, method: type[Method] | None) -> Iterator[Alternative]:
-    """All devices send through a shuffler to one server, without proofs. By ``method``, for counts, at every rate that
-    fills a batch: noise of all devices together, so that half of them cost more (P17), and sampling is not counted.
-    None: the amplification of local reports, which is compared only. Vectors are not supported."""
-    if needs.kind.is_vector:
-        return
-    if method is None:
-        yield from _ways_to_amplify(needs)
-        return
-    for rate in RATES:
-        batch = int(FILL * int(rate * needs.population))
-        found = _way_to_count(needs, method, rate, batch) if batch >= 2 else None
-        if found is not None:
-            yield found
-
-
-def _ways_to_amplify(needs: Requirements) -> Iterator[Alternative]:
-    low, high = needs.epsilon, needs.max_epsilon0
-    for _ in range(40):
-        middle = (low + high) / 2
-        fits = epsilon_fmt22(middle, needs.population, needs.delta) <= needs.epsilon
-        low, high = (middle, high) if fits else (low, middle)
-    yield next(_everyone(needs, SHUFFLED, low))
-
-
-def shuffled_methods(needs: Requirements) -> list[type[Method] | None]:
-    """What ``ways_to_shuffle`` takes for this question: the methods that run, or None where there is none."""
-    return [method for method in methods_for(needs.shape) if method.IS_SHUFFLED] or [None]
-
-
-def _way_to_count(needs: Requirements, method: type[Method], rate: float, batch: int) -> Alternative | None:
-    if not issubclass(method, ShuffledCounts):
-        return None
-    try:
-        planner = shuffled_planner_of(method)
-        kept = planner.epsilon_kept(needs.shape, batch, needs.delta, _half(needs, 1.0, batch))
-        inner = min(needs.epsilon, needs.max_with_relay, kept)
-        made = planner.tuned(needs.shape, Decimal(repr(inner)), batch, needs.delta)
-    except ValueError:
-        return None
-    return shuffled_counts(needs, made, SampleDesign(rate), batch, int(rate * needs.population), inner)
-
-
-def shuffled_counts(
-    needs: Requirements, made: ShuffledCounts, design: SampleDesign, batch: int, contributions: int, inner: float
-) -> Alternative:
-    """The way to count behind a shuffler that ``made`` is. Its error is at least that of an answer that is not cut to
-    0, even where an even spread leaves all of them to be cut."""
-    estimator = shuffled_estimator_of(made)
-    (shown,) = estimator.expected_stderrs([needs.holders], needs.population, design)
-    error = max(shown, estimator.expected_error(needs.holders, needs.population, design))
-    allowed = (
-        batch >= needs.min_batch_size
-        and made.messages <= needs.max_messages
-        and inner <= needs.max_with_relay
-        and made.aggregate_epsilon(max(1, batch // 2), needs.delta) <= _half(needs, 1.0, batch)
-    )
-    return Alternative(
-        SHUFFLED, made.NAME, design.rate, batch, contributions, error, method=made, inner=inner,
-        upload_bytes=made.messages * message_size(made.cells), available=allowed and needs.model == Shuffled.name,
-        form=Shuffled.name, allowed=allowed, trust=SHUFFLER, messages=made.messages,
-    )  # fmt: skip
+            yield from _ways_to_sum(needs, method, SAMPLED, rate, batch, min(inner, half_cap(needs, rate, batch)))
 
 
 def local(needs: Requirements) -> Iterator[Alternative]:
@@ -147,14 +77,14 @@ def local(needs: Requirements) -> Iterator[Alternative]:
             LOCAL, "Gaussian", 1.0, needs.population, needs.population, noise, needs.epsilon, trust=NOBODY
         )
         return
-    yield from _everyone(needs, LOCAL, min(needs.epsilon, needs.max_epsilon0))
+    yield from everyone(needs, LOCAL, min(needs.epsilon, needs.max_epsilon0))
 
 
 def _sampled_locally(
     needs: Requirements, method: type[LocalMethod], rate: float, batch: int, inner: float
 ) -> Alternative:
     planner, epsilon0 = local_planner_of(method), needs.max_epsilon0
-    for reports, budget in ((batch, inner), (max(1, batch // 2), _half(needs, rate, batch))):
+    for reports, budget in ((batch, inner), (max(1, batch // 2), half_cap(needs, rate, batch))):
         epsilon0 = planner.largest_epsilon0(reports, needs.delta, min(budget, parameters.MAX_EPSILON0), epsilon0)
     made = planner.tuned(needs.shape, Decimal(repr(epsilon0)), batch, needs.delta)
     inner = min(inner, made.aggregate_epsilon(batch, needs.delta))
@@ -177,7 +107,7 @@ def stated_way(needs: Requirements, made: Method, design: SampleDesign, batch: i
     and with the least batch that the analyst chose."""
     model = AGGREGATION if design.rate == 1.0 and not made.IS_LOCAL else SAMPLED
     found = _run(needs, model, made, design.rate, batch, needs.epsilon, design)
-    within = made.aggregate_epsilon(max(1, batch // 2), needs.delta) <= _half(needs, design.rate, batch)
+    within = made.aggregate_epsilon(max(1, batch // 2), needs.delta) <= half_cap(needs, design.rate, batch)
     within = within and needs.epsilon <= needs.max_with_relay
     within = within and (not made.IS_LOCAL or made.local_epsilon <= needs.max_epsilon0)
     return replace(
@@ -215,7 +145,7 @@ def _run(
     )  # fmt: skip
 
 
-def _everyone(needs: Requirements, model: str, epsilon0: float) -> Iterator[Alternative]:
+def everyone(needs: Requirements, model: str, epsilon0: float) -> Iterator[Alternative]:
     """Alternatives in which every device sends its own report with local epsilon ``epsilon0``."""
     for method in methods_for(needs.shape):
         if method.IS_LOCAL:
@@ -237,7 +167,7 @@ def _by_itself(needs: Requirements, found: Alternative, made: Method) -> Alterna
     )  # fmt: skip
 
 
-def _half(needs: Requirements, rate: float, batch: int) -> float:
+def half_cap(needs: Requirements, rate: float, batch: int) -> float:
     """The most that half of a batch may cost before sampling is counted (P17)."""
     cap = needs.max_epsilon_half or 2 * max(1.0, needs.epsilon)
     return min(_before_sampling(cap, rate, max(1, batch // 2), needs.delta), needs.max_half_with_relay)

@@ -6,14 +6,8 @@ question. The error is the standard deviation of one number of the answer: a cou
 
 from __future__ import annotations
 
-from tacit.accounting.alternatives import (
-    central,
-    local,
-    shuffled_methods,
-    ways_to_aggregate,
-    ways_to_sample,
-    ways_to_shuffle,
-)
+from tacit.accounting.alternatives import central, local, ways_to_aggregate, ways_to_sample
+from tacit.accounting.model_ways import WAYS
 from tacit.accounting.requirements import Alternative, Requirements
 from tacit.errors import Refusal
 from tacit.methods.registry import methods_for
@@ -26,7 +20,7 @@ def alternatives(needs: Requirements, stderr: float | None = None) -> list[Alter
     alternative comes first; those that cannot meet the requirements are left out."""
     found = [central(needs)]
     summed = (ways_to_aggregate(needs), *(ways_to_sample(needs, method) for method in methods_for(needs.shape)))
-    for some in (*summed, *(ways_to_shuffle(needs, method) for method in shuffled_methods(needs))):
+    for some in (*summed, *(compared for ways in WAYS.values() for compared in ways.compared(needs))):
         tried = list(some)
         tried = [one for one in tried if one.allowed] or [one for one in tried if one.unguarded] or tried
         enough = [one for one in tried if stderr is not None and one.stderr <= stderr]

@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tacit.accounting.alternatives import central, local, shuffled_counts, shuffled_methods, stated_way, ways_to_shuffle
+from tacit.accounting.alternatives import central, local, stated_way
+from tacit.accounting.model_ways import WAYS
 from tacit.accounting.planner import proposal
 from tacit.accounting.requirements import MAX_EPSILON0, Alternative, Requirements
 from tacit.dp.parameters import ParameterError
 from tacit.errors import FieldError, Refusal, UsageError
 from tacit.methods.base.method import Method
 from tacit.methods.estimators.registry import estimator_of
-from tacit.methods.shuffled import ShuffledCounts
 from tacit.models.local.form import Local
-from tacit.models.shuffled.form import Shuffled
 from tacit.recipe.derive import sample_design
 from tacit.recipe.policy import Policy
 from tacit.recipe.randomised import Sampling
@@ -132,17 +131,17 @@ def _stated_ways(survey: Survey, needs: Requirements) -> Iterator[Alternative]:
     design = sample_design(Sampling.model_validate(plan.body()))
     for method in survey.methods:
         made, expected = _make_method(survey, method, needs, plan, batch), plan.expected_contributions(batch)
-        if isinstance(made, ShuffledCounts):
-            yield shuffled_counts(needs, made, design, batch, expected, needs.epsilon)
-        elif made is not None:
-            yield stated_way(needs, made, design, batch, expected)
+        if made is not None:
+            stated = WAYS[survey.model].stated if survey.model in WAYS else stated_way
+            yield stated(needs, made, design, batch, expected)
 
 
 def _of_other_models(needs: Requirements) -> Iterator[Alternative]:
-    """For comparison: the most accurate way behind a shuffler by each method, and the local ways."""
-    if needs.model != Shuffled.name:
-        for method in shuffled_methods(needs):
-            yield from sorted(ways_to_shuffle(needs, method), key=lambda one: one.stderr)[:1]
+    """For comparison: the most accurate way by each method of the other models, and the local ways."""
+    for model, ways in WAYS.items():
+        if needs.model != model:
+            for compared in ways.compared(needs):
+                yield from sorted(compared, key=lambda one: one.stderr)[:1]
     if needs.model != Local.name:
         yield from local(needs)
 

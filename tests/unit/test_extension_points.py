@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from tacit import extension_points
+from tacit.accounting.model_ways import WAYS
 from tacit.errors import Unavailable
 from tacit.extension_points import FEATURE_RULES, OUTLOOK_LINES, OUTLOOKS, ByName
 from tacit.methods.estimators.registry import ESTIMATORS
@@ -31,6 +32,7 @@ SIDES = {
     "FEATURE_RULES": r"tacit\.rules\.\w+",
     "OUTLOOKS": r"tacit\.operations\.\w+",
     "OUTLOOK_LINES": r"infra\.views\.\w+",
+    "WAYS": r"tacit\.accounting\.\w+",
     "METHODS": r"tacit\.methods\.(base\.|succinct_histogram\.)?(?!randomisers|estimators|planners)\w+",
     "RANDOMISERS": r"tacit\.methods\.randomisers\.\w+",
     "ESTIMATORS": r"tacit\.methods\.estimators\.\w+",
@@ -70,6 +72,7 @@ def test_every_model_has_a_device_and_a_collector_and_servers_only_models_that_e
             *extension_points.STATE_KEYS.values(),
             *extension_points.WATCHED_STATE.values(),
             *extension_points.OUTLOOKS.values(),
+            *WAYS.values(),
         ]
     )
 

@@ -21,7 +21,7 @@ from infra.lab.kit.recipes import NOW
 from infra.lab.kit.reports import issuer_key
 from infra.lab.kit.shuffled import CATEGORIES, Bundler, ShuffledKit
 from infra.views.recipe_view import show_recipe
-from services.analyzer.records import read_tally, tally_bytes
+from services.analyzer.chunks import read_tally, tally_bytes
 from tacit.aggregator.one_server.records import pack
 from tacit.dap_errors import ReportRejected
 from tacit.dp.shuffled_counts import epsilon_hist, epsilon_zsum, lambda_hist

@@ -213,12 +213,11 @@ def _legend(needs: Requirements, found: list[Alternative]) -> list[str]:
 
 def _zeros_below(one: Alternative) -> float | None:
     """The number of devices with which an answer is rarely cut to 0; None where nothing is cut."""
-    from tacit.methods.estimators.shuffled import shuffled_estimator_of
-    from tacit.methods.shuffled import ShuffledCounts
+    from tacit.methods.estimators.registry import estimator_of
 
-    if not isinstance(one.method, ShuffledCounts):
+    if one.method is None:
         return None
-    return shuffled_estimator_of(one.method).zeros_below(max(1, one.contributions), one.rate, RARELY)
+    return estimator_of(one.method).zeros_below(max(1, one.contributions), one.rate, RARELY)
 
 
 def _next_lines(needs: Requirements, one: Alternative) -> list[str]:

@@ -14,6 +14,7 @@ import numpy as np
 from aiohttp import web
 
 from services.analyzer.app import STORE as ANALYZER_STORE
+from services.analyzer.chunks import tally_bytes
 from services.analyzer.records import Chunk
 from services.shuffler.app import STORE as SHUFFLER_STORE
 from tacit.aggregator.one_server.records import Aggregate
@@ -35,4 +36,4 @@ async def count_messages(analyzer: web.Application, task_id: bytes, messages: in
     digest = hashlib.sha256(totals.tobytes()).digest()
     async with analyzer[ANALYZER_STORE].transaction() as tx:
         total = await tx.chunk_total(task_id)
-        await tx.keep_chunk(task_id, Chunk(total or 0, total or 1, digest), tally)
+        await tx.keep_chunk(task_id, Chunk(total or 0, total or 1, digest), tally_bytes(tally))

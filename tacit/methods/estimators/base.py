@@ -74,6 +74,12 @@ class Estimator(ABC, Generic[MethodT_co]):
         """The expected errors of a sum that is hidden by noise shares, from this many reports; None without them."""
         return None
 
+    def zeros_below(self, n: int, rate: float, chance: float) -> float | None:
+        """A number of devices: a cell of as many is released as 0 with probability ``chance`` at most, from n reports
+        of devices that take part with ``rate``. None where nothing is cut."""
+        del n, rate, chance
+        return None
+
     def of_totals(self) -> Self:
         """The same with estimates that are totals: for a method that estimates means, the estimator of their sums."""
         return self
