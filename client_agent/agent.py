@@ -12,25 +12,24 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from client_agent.answering import AnswerSources, Data, KeptStates
+from client_agent.answering import AnswerSources, Data, KeptStates, RoundModels, Trains
 from client_agent.config import AgentConfig
 from client_agent.data.sources import DataSource
 from client_agent.deciding import AgentEnv, Decider, Decision, may_pass
 from client_agent.device_log import DeviceLog
 from client_agent.journal import AgentStore, Entry, Fact, State, note
-from client_agent.model_files import ModelFiles
 from client_agent.oblivious import ObliviousClient
 from client_agent.panprivate.watches import Watches
 from client_agent.resting import RestingTransport
 from client_agent.seen_leaves import over_epoch
 from client_agent.supervision import unusable, words_of
-from client_agent.training import Trainer
 from client_agent.upload import Uploader
 from client_agent.wallet import AttestedDevice, TokenWallet
 from tacit import ohttp
 from tacit.backoff import NEVER, Backoff, uniform
 from tacit.codec import b64url
 from tacit.errors import Refusal
+from tacit.extension_points import MODEL_TRAINING
 from tacit.logview.live import LiveLog, LiveRecipe
 from tacit.ports import TransportError
 from tacit.recipe.asking import LONGEST_SPREAD
@@ -44,6 +43,9 @@ confirmed: by witnesses, if the policy demands their times, and by the issuer's 
 DECIDED_WITHIN = 86_400.0
 """Most seconds by which a device's clock may differ from the relay's for it to decide: what a clock that is days wrong
 refuses as over, the right one could not decide again."""
+
+_TRAINING = dict(MODEL_TRAINING)
+"""Loaded with the agent, which uses it from the start: so it is among the lines of its process."""
 
 
 class Agent:
@@ -80,8 +82,12 @@ class Agent:
         in_memory = Watches(None, deps.clock, deps.entropy, work=policy.max_watch_work, policy=policy)
         self._watches = in_memory if watches is None else watches
         self._watches.is_over = self._client.vouched.is_over
-        self._models = ModelFiles(config, self._policy, self._client, has_learner=deps.learner is not None)
-        trainer = Trainer(self._models, deps.entropy, deps.learner)
+        self._models: RoundModels | None = None
+        trainer: Trains | None = None
+        if _TRAINING:
+            has_learner = deps.learner is not None
+            self._models = _TRAINING["model-files"](config, self._policy, self._client, has_learner=has_learner)
+            trainer = _TRAINING["trainer"](self._models, deps.entropy, deps.learner)
         data = Data(source, config.attributes, store, deps.clock, trainer)
         origins = AnswerSources(data, KeptStates(self._watches))
         self._decider = Decider(config, self._policy, deps, store, origins, self._wallet)
@@ -103,8 +109,8 @@ class Agent:
         return self._live
 
     @property
-    def models(self) -> ModelFiles:
-        """The models of the rounds that devices like this one train."""
+    def models(self) -> RoundModels | None:
+        """The models of the rounds that devices like this one train; None where devices train nothing."""
         return self._models
 
     @property
@@ -183,7 +189,7 @@ class Agent:
     async def fetch_models(self) -> bool:
         """Ask, once after each reading of the log, for the models of rounds that are not here; returns whether one
         came, so that there is more to decide about. What does not come is recorded."""
-        if not self._models.due or not await self._log.trusted():
+        if self._models is None or not self._models.due or not await self._log.trusted():
             return False
         came = await self._models.fetch()
         await note(self._store, Fact.MODEL_TROUBLE, self._models.trouble, self._deps.clock.now())
@@ -195,7 +201,8 @@ class Agent:
         issuer = self._config.issuer
         ours = (d for d in live.directories if (d.issuer, d.epoch_seconds) == (issuer.name, issuer.epoch_seconds))
         self._live = replace(live, directories=tuple(ours))
-        self._models.follow(self._live, self._read_at)
+        if self._models is not None:
+            self._models.follow(self._live, self._read_at)
         await self._wallet.plan(self._live.directories)
         shown = [one.epoch for one in self._live.directories]
         await self._store.forget(over_epoch(int(self._read_at // issuer.epoch_seconds), shown))

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 from client_agent.coin import coin
 from client_agent.data import audience
-from client_agent.data.sources import READ_SECONDS, DataSource, Reading, Value, read
+from client_agent.data.sources import READ_SECONDS, Ask, DataSource, Reading, Value, read
 from client_agent.journal import AgentStore, Fact, note
-from client_agent.training import Ask, Trainer
 from tacit.extension_points import WATCHED_STATE
+from tacit.logview.live import LiveLog
 from tacit.methods.base.method import Answer, Measurement
 from tacit.methods.randomisers.registry import device_randomiser_of
 from tacit.ports import Clock, Entropy
@@ -60,6 +60,39 @@ class Origin(Protocol):
         ...
 
 
+class Trains(Protocol):
+    """What makes the updates that rounds of a training ask for (``client_agent.learning.training``)."""
+
+    def ready(self, recipe: Recipe) -> bool:
+        """Whether the round's model is here."""
+        ...
+
+    def trains(self, recipe: Recipe, ask: Ask, is_over: Callable[[], bool]) -> Ask:
+        """A function that makes what the device sends, of examples that it asks for with ``ask``; it gives up when
+        ``is_over``."""
+        ...
+
+
+class RoundModels(Protocol):
+    """The models of the rounds that devices like this one train (``client_agent.learning.model_files``). ``due``:
+    whether the log was read since ``fetch``; ``trouble``: why the first missing model is missing, or empty."""
+
+    due: bool
+    trouble: str
+
+    def of(self, recipe: Recipe) -> bytes | None:
+        """The file of the round's model, if it is here. Raises ``DecodeError`` for a recipe that states none."""
+        ...
+
+    def follow(self, log: LiveLog, now: float) -> None:
+        """Want the models of the rounds of ``log`` that are still to be decided about at ``now`` (POSIX seconds)."""
+        ...
+
+    async def fetch(self) -> bool:
+        """Ask once for each model that is missing; returns whether one came. Never raises."""
+        ...
+
+
 class Data:
     """The device's own data, which a source reads when it is asked, and of which ``trainer`` makes the updates that
     rounds of a training ask for (None: there is no answer to them)."""
@@ -70,7 +103,7 @@ class Data:
         attributes: Mapping[str, str],
         store: AgentStore,
         clock: Clock,
-        trainer: Trainer | None = None,
+        trainer: Trains | None = None,
     ) -> None:
         self._source, self._attributes, self._store, self._clock = source, attributes, store, clock
         self._trainer = trainer

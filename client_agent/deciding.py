@@ -24,8 +24,8 @@ from client_agent import device_rules
 from client_agent.answering import AnswerSources, Reply
 from client_agent.config import AgentConfig
 from client_agent.data import audience
+from client_agent.data.sources import Learner
 from client_agent.journal import AgentStore, Entry, SeriesDraw, State
-from client_agent.learning.learners import Learner
 from client_agent.series import Participation
 from client_agent.supervision import unusable
 from client_agent.wallet import HeldToken, TokenWallet

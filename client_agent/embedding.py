@@ -14,10 +14,9 @@ from collections.abc import AsyncIterator
 
 from client_agent.agent import Agent
 from client_agent.config import AgentConfig
-from client_agent.data.sources import DataSource
+from client_agent.data.sources import DataSource, Learner
 from client_agent.hints import hints_of
 from client_agent.journal import AgentStore, Fact
-from client_agent.learning.learners import Learner
 from client_agent.panprivate.listening import keep_watches
 from client_agent.runner import Report, Watch, clock_of, keep_running, open_agent
 from tacit.adapters.system import OsEntropy, SystemClock

@@ -19,11 +19,10 @@ from client_agent.agent import Agent
 from client_agent.cached_store import RememberedStore
 from client_agent.common import Common
 from client_agent.config import LOCK, AgentConfig
-from client_agent.data.sources import DataSource, open_source
+from client_agent.data.sources import DataSource, Learner, open_source
 from client_agent.deciding import AgentEnv
 from client_agent.hints import Hints, check_broker
 from client_agent.journal import AgentStore, Entry, Fact, Trouble
-from client_agent.learning.learners import Learner
 from client_agent.panprivate.state_files import FOLDER
 from client_agent.panprivate.watches import Watches
 from client_agent.store import SqlAgentStore

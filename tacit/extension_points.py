@@ -199,6 +199,14 @@ WATCHED_STATE: Final[ByName[Any]] = ByName(
 )
 """What a device needs of it, once it watches an event or holds a file of a state."""
 
+MODEL_TRAINING: Final[ByName[Any]] = ByName(
+    {
+        "model-files": "client_agent.learning.model_files:ModelFiles",
+        "trainer": "client_agent.learning.training:Trainer",
+    }
+)
+"""What a device needs to answer rounds that train a model; without it, it never has what they ask for."""
+
 FEATURE_RULES: Final[ByName[Any]] = ByName(
     {
         "state-key-invalid": "tacit.rules.watching:state_keys",
@@ -228,6 +236,18 @@ OUTLOOK_LINES: Final[ByName[Any]] = ByName(
     }
 )
 """The same in sentences: functions of a recipe and its outlook, by the same names."""
+
+ADMIN_TEXTS: Final = {"plan": "services.admin.questions.learning:PlanKind"}
+"""Texts that an analyst may write beside surveys (``services.admin.questions.texts.TextKind``)."""
+
+ADMIN_ROUTES: Final[ByName[Any]] = ByName({"learning": "services.admin.handlers.learning:ROUTES"})
+"""Routes of the admin API that belong to a feature."""
+
+ADMIN_EXAMPLES: Final[ByName[Any]] = ByName({"learning": "services.admin.api.learning_examples:EXAMPLES"})
+"""Examples of the documents of these routes, by the documents' names."""
+
+ADMIN_PAGES: Final[ByName[Any]] = ByName({"learning": "services.admin.pages.learning.plans:PAGES"})
+"""Pages of the dashboard that belong to a feature."""
 
 
 def tables() -> dict[str, Mapping[str, str]]:

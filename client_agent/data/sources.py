@@ -23,7 +23,7 @@ from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, BinaryIO, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, BinaryIO, Literal, Protocol, TypeVar
 
 from pydantic import Field
 
@@ -33,7 +33,13 @@ from tacit.counting_words import plural
 from tacit.errors import UsageError
 from tacit.service.base.config_files import ConfigPath, Frozen
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
 Value = str | int | float | bool | list[str | int | float | bool]
+Ask = Callable[[], Value | None]
+"""What reads a datum when it is called."""
 MAX_FILE_BYTES = 64 * 1024 * 1024
 READ_SECONDS = 10.0
 """Most seconds that a source may take."""
@@ -50,6 +56,19 @@ class DataSource(Protocol):
         ``round_input`` is what a round of a series asks about (``question.round_input``); a source that cannot use it
         ignores it.
         """
+        ...
+
+
+class Learner(Protocol):
+    """What an application trains. It is called as a data source is: in threads of its own, once for each round about
+    which the device decides, several at a time, and given up when the time for data is over."""
+
+    def train(
+        self, metric: str, parameters: NDArray[np.float32], steps: int, batch_size: int | None, learning_rate: float
+    ) -> NDArray[np.floating] | None:
+        """``parameters``, ``(entries,)``, after ``steps`` steps on this device's examples of ``metric``, ``batch_size``
+        of them in each (None: all), or None if it has no example or no such model. The array that is given may be
+        changed."""
         ...
 
 

@@ -7,8 +7,9 @@ refuses and whose files it fetches, and says nothing of its data.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from client_agent.data.sources import Learner
 from tacit.errors import UsageError
 from tacit.recipe.quantity import exact
 from tacit.recipe.training import Training
@@ -17,18 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-
-class Learner(Protocol):
-    """What an application trains. It is called as a data source is: in threads of its own, once for each round about
-    which the device decides, several at a time, and given up when the time for data is over."""
-
-    def train(
-        self, metric: str, parameters: NDArray[np.float32], steps: int, batch_size: int | None, learning_rate: float
-    ) -> NDArray[np.floating] | None:
-        """``parameters``, ``(entries,)``, after ``steps`` steps on this device's examples of ``metric``, ``batch_size``
-        of them in each (None: all), or None if it has no example or no such model. The array that is given may be
-        changed."""
-        ...
+__all__ = ["Learner", "update_by"]
 
 
 def update_by(learner: Learner | None, metric: str, training: Training, file: bytes) -> NDArray[np.float64] | None:

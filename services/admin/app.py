@@ -16,6 +16,9 @@ from services.admin.base.config import AdminConfig
 from services.admin.base.fair_threads import FairThreads
 from services.admin.handlers.openid import RETURN_PATH
 from services.admin.handlers.routes import ROUTES
+from services.admin.learning.carrying import Runs
+from services.admin.learning.reading import RunReader
+from services.admin.learning.spent import Spent
 from services.admin.pages.views.table import add_pages
 from services.admin.people.consent import Consent, Rule
 from services.admin.people.empowering import Empowering
@@ -34,9 +37,6 @@ from services.admin.questions.questions import Questions
 from services.admin.questions.releases import Releases
 from services.admin.questions.rounds import Rounds
 from services.admin.questions.shared import Shared
-from services.admin.runs.carrying import Runs
-from services.admin.runs.reading import RunReader
-from services.admin.runs.spent import Spent
 from services.admin.storage import audit
 from services.admin.storage.records import Act
 from services.admin.storage.store import AdminStore

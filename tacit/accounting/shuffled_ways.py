@@ -24,7 +24,8 @@ class ShuffledWays(ModelWays):
 
     def compared(self, needs: Requirements) -> Iterator[Iterable[Alternative]]:
         """By each method that runs, or by local reports where there is none."""
-        for method in [method for method in methods_for(needs.shape) if method.IS_SHUFFLED] or [None]:
+        methods: list[type[Method] | None] = [method for method in methods_for(needs.shape) if method.IS_SHUFFLED]
+        for method in methods or [None]:
             yield ways_to_shuffle(needs, method)
 
     def stated(

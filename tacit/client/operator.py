@@ -17,11 +17,11 @@ from tacit.client.caller import Caller
 from tacit.client.documents import Fleet, Session, read
 from tacit.client.events import Event, listen
 from tacit.client.jobs import AsyncJobs
+from tacit.client.learning import AsyncRuns
 from tacit.client.log import AsyncLog, AsyncSeries
 from tacit.client.people import AsyncPeople
 from tacit.client.questions import AsyncQuestions
 from tacit.client.recipes import AsyncRecipes
-from tacit.client.runs import AsyncRuns
 from tacit.errors import UsageError
 from tacit.ports import Clock, Entropy, Transport
 from tacit.service.base.secret_files import read_secret

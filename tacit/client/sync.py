@@ -9,12 +9,12 @@ from tacit.adapters.network.tls import ClientTls
 from tacit.client.audit import AsyncAudit
 from tacit.client.blocking import Blocking, Loop, blocking, iterating
 from tacit.client.jobs import AsyncJobs
+from tacit.client.learning import AsyncRuns
 from tacit.client.log import AsyncLog, AsyncSeries
 from tacit.client.operator import AsyncOperator
 from tacit.client.people import AsyncPeople
 from tacit.client.questions import AsyncQuestions
 from tacit.client.recipes import AsyncRecipes
-from tacit.client.runs import AsyncRuns
 from tacit.ports import Clock, Entropy, Transport
 
 

@@ -16,8 +16,8 @@ from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.learning import STROKES, training_series
 from infra.lab.kit.network import LOSE_REQUEST, LOSE_RESPONSE, Fault, matching
 from infra.lab.kit.recipes import RecipeKit
+from services.admin.learning.carrying import FIRST_PAUSE, Runs
 from services.admin.questions.followed_log import BESIDE_SECONDS
-from services.admin.runs.carrying import FIRST_PAUSE, Runs
 from tacit.client import AsyncOperator, ChangedError
 from tacit.errors import FieldError, UsageError
 from tacit.learning import model_file

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from services.admin.questions import training
+from services.admin.learning.carrying import FIRST_PAUSE, GIVE_UP_FAILURES, LONGEST_PAUSE, Carried
+from services.admin.questions import learning
 from services.admin.questions.followed_log import BESIDE_SECONDS
-from services.admin.runs.carrying import FIRST_PAUSE, GIVE_UP_FAILURES, LONGEST_PAUSE, Carried
 from tacit.logview.live import LiveLog
 from tacit.ports import HttpResponse
 from tacit.recipe.series import Series
@@ -124,7 +124,7 @@ async def test_a_run_goes_on_after_a_clock_that_was_a_year_ahead_is_set_right(wo
 async def test_runs_beyond_those_that_are_carried_are_refused_before_devices_are_charged(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(training, "MOST_RUNS", 1)
+    monkeypatch.setattr(learning, "MOST_RUNS", 1)
     stage = world.stage
     first, _ = await world.published()
     _, draft = await stage.call("POST", "/v1/plans", {**PLAN, "name": "again"}, status=201)

@@ -182,7 +182,7 @@ async def test_a_request_that_is_lost_breaks_neither_the_log_nor_another_model(w
 async def test_a_model_in_pieces_is_asked_for_in_order_and_from_the_beginning_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("tacit.recipe.training", "client_agent.model_files", "tests.http.agent_world"):
+    for module in ("tacit.recipe.training", "client_agent.learning.model_files", "tests.http.agent_world"):
         monkeypatch.setattr(f"{module}.MODEL_PIECE", 16)
     recipe, path = published(world), MODEL.stated().path
     world.log.models[path] = MODEL.file[:20]

@@ -57,7 +57,7 @@ JOBS = {
     "backup": ["python", "-c", "import infra.backing.sealed_files, pyrage"],
     "cli": ["tacit", "recipe", "--help"],
     "hsm": ["python", "-c", "import tacit.service.base.hsm, pkcs11"],
-    "learn": ["python", "-c", "import client_agent.training, tacit.learning.local, numpy"],
+    "learn": ["python", "-c", "import client_agent.learning.training, tacit.learning.local, numpy"],
     "messaging": ["python", "-c", "import tacit.adapters.messaging.mqtt, tacit.adapters.messaging.redis_replay"],
     "operator": ["python", "-c", "import tacit.operations.tables, pandas, pyarrow"],
     "postgres": ["python", "-c", "import tacit.adapters.databases.postgres, asyncpg"],

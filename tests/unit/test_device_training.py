@@ -16,9 +16,9 @@ from client_agent.answering import Data, DatumReply
 from client_agent.config import AgentConfig
 from client_agent.data.sources import CallableSource, Value
 from client_agent.journal import Fact, MemoryAgentStore, Trouble
-from client_agent.model_files import MOST_FILES, ModelFiles
+from client_agent.learning.model_files import MOST_FILES, ModelFiles
+from client_agent.learning.training import Trainer
 from client_agent.oblivious import ObliviousClient
-from client_agent.training import Trainer
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.learning import LEARNING, Model, model_of, training_series

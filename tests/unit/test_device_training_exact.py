@@ -15,8 +15,8 @@ from scipy import signal
 from client_agent.answering import Data, DatumReply
 from client_agent.data.sources import CallableSource, Value
 from client_agent.journal import MemoryAgentStore
-from client_agent.model_files import ModelFiles
-from client_agent.training import Trainer
+from client_agent.learning.model_files import ModelFiles
+from client_agent.learning.training import Trainer
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.learning import LEARNING, model_of, training_series

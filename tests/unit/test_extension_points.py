@@ -32,6 +32,10 @@ SIDES = {
     "FEATURE_RULES": r"tacit\.rules\.\w+",
     "OUTLOOKS": r"tacit\.operations\.\w+",
     "OUTLOOK_LINES": r"infra\.views\.\w+",
+    "ADMIN_TEXTS": r"services\.admin\.questions\.\w+",
+    "ADMIN_ROUTES": r"services\.admin\.handlers\.\w+",
+    "ADMIN_EXAMPLES": r"services\.admin\.api\.\w+",
+    "ADMIN_PAGES": r"services\.admin\.pages\.(\w+\.)?\w+",
     "WAYS": r"tacit\.accounting\.\w+",
     "METHODS": r"tacit\.methods\.(base\.|succinct_histogram\.)?(?!randomisers|estimators|planners)\w+",
     "RANDOMISERS": r"tacit\.methods\.randomisers\.\w+",
@@ -71,6 +75,7 @@ def test_every_model_has_a_device_and_a_collector_and_servers_only_models_that_e
             *extension_points.PAN_PRIVACY.values(),
             *extension_points.STATE_KEYS.values(),
             *extension_points.WATCHED_STATE.values(),
+            *extension_points.MODEL_TRAINING.values(),
             *extension_points.OUTLOOKS.values(),
             *WAYS.values(),
         ]

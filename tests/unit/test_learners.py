@@ -17,8 +17,8 @@ from client_agent.data.sources import CallableSource, Value
 from client_agent.journal import Fact, MemoryAgentStore, Trouble
 from client_agent.learning.flower import FlowerLearner
 from client_agent.learning.learners import Learner
-from client_agent.model_files import ModelFiles
-from client_agent.training import Trainer
+from client_agent.learning.model_files import ModelFiles
+from client_agent.learning.training import Trainer
 from infra.lab.kit.clock import SimClock
 from infra.lab.kit.entropy import SeededEntropy
 from infra.lab.kit.learning import LEARNING, METRIC, external, model_of

@@ -214,7 +214,9 @@ def _model_in_time(agent: Agent, live: LiveRecipe, is_late: bool) -> bytes | Non
 
 def _model(agent: Agent, recipe: Recipe) -> bytes | None:
     """The file that the devices train; empty where they train none, None if it is not there."""
-    return agent.models.of(recipe) if isinstance(recipe.question.encoder, Update) else b""
+    if not isinstance(recipe.question.encoder, Update):
+        return b""
+    return None if agent.models is None else agent.models.of(recipe)
 
 
 def _find(recipes: Sequence[LiveRecipe], reference: str) -> LiveRecipe | None:

@@ -13,6 +13,9 @@ from pydantic import BaseModel
 from services.admin.base.config import AdminConfig
 from services.admin.base.fair_threads import FairThreads
 from services.admin.base.problems import Problem, not_found, refuse
+from services.admin.learning.carrying import Runs
+from services.admin.learning.reading import RunReader
+from services.admin.learning.spent import Spent
 from services.admin.people.consent import Consent
 from services.admin.people.empowering import Empowering
 from services.admin.people.openid import OpenIdClient
@@ -29,9 +32,6 @@ from services.admin.questions.questions import Questions
 from services.admin.questions.releases import Releases
 from services.admin.questions.rounds import Rounds
 from services.admin.questions.shared import Shared
-from services.admin.runs.carrying import Runs
-from services.admin.runs.reading import RunReader
-from services.admin.runs.spent import Spent
 from services.admin.storage.store import AdminStore, AdminTx
 from tacit import media_types
 from tacit.operations.results import CollectorAccess

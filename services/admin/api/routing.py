@@ -27,9 +27,7 @@ from services.admin.storage.store import AdminTx
 from tacit import media_types
 from tacit.adapters.network.origins import is_loopback
 from tacit.errors import Abort, DecodeError, UsageError
-from tacit.learning.plan import Plan
 from tacit.recipe.fields import parse_fields
-from tacit.recipe.writing.survey import Survey
 from tacit.service.app import read_body
 from tacit.service.documents.openapi import IDEMPOTENCY, KEY_PATTERN, MOST_KEY, require_known_query
 from tacit.tlog.canonical import parse_json
@@ -213,9 +211,8 @@ def _body(route: Route, request: web.Request, raw: bytes) -> Any:
     value = parse_json(raw, "body")
     if not isinstance(value, dict):
         raise DecodeError("the body is not a JSON object")
-    if route.body is Survey:
-        return Survey.from_body(value)
-    return Plan.from_body(value) if route.body is Plan else parse_fields(route.body, value)
+    from_body = getattr(route.body, "from_body", None)
+    return parse_fields(route.body, value) if from_body is None else from_body(value)
 
 
 def _respond_and_notify(admin: Admin, reply: Reply) -> web.Response:

@@ -18,7 +18,6 @@ from services.admin.storage.records import Question, QuestionState
 from services.admin.storage.store import PeopleTx
 from tacit.codec import b64url
 from tacit.errors import DecodeError
-from tacit.learning.plan import Plan
 from tacit.service.documents.admin import CheckDocument, DesignDocument, QuestionDocument, SeriesPlace
 from tacit.tlog.canonical import canonical_bytes
 from tacit.tlog.leaves import SignedLeaf
@@ -26,8 +25,7 @@ from tacit.tlog.leaves import SignedLeaf
 
 async def create(call: Call) -> Reply:
     """Store a new draft of a question. Raises ``UsageError`` for a plan whose run this service cannot carry."""
-    if isinstance(call.body, Plan):
-        call.admin.publishing.require_run(call.body)
+    call.admin.publishing.require(call.body)
     question = await call.admin.questions.create(call.stored, call.who, call.body)
     return await _reply(call, call.stored, question, status=201, location=True)
 
@@ -67,8 +65,7 @@ async def show_question(call: Call) -> Reply:
 
 async def edit(call: Call) -> Reply:
     """Replace the text of a question. Raises as ``create``."""
-    if isinstance(call.body, Plan):
-        call.admin.publishing.require_run(call.body)
+    call.admin.publishing.require(call.body)
     question = await call.admin.questions.edit(call.stored, call.who, call.part("id"), call.body, call.tag)
     return await _reply(call, call.stored, question)
 
@@ -115,7 +112,7 @@ async def check_text(call: Call) -> Reply:
 
 async def _check(call: Call, asked: Asked) -> Reply:
     drafted, verdicts = await call.admin.publishing.checked(asked, call.who.person.id)
-    planned = await call.admin.planner.forecast(call.who.person.id, asked) if isinstance(asked, Plan) else {}
+    planned = await call.admin.planner.forecast(call.who.person.id, asked)
     return Reply(CheckDocument.model_validate({**drafted.document(), **verdicts.document(), **planned}))
 
 

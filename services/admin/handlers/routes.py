@@ -34,7 +34,6 @@ from services.admin.handlers import (
     people,
     questions,
     recipes,
-    runs,
     series,
     sessions,
 )
@@ -54,17 +53,15 @@ from services.admin.people.consent_documents import ConsentBody, WaitingInvitati
 from services.admin.people.people import Permission
 from services.admin.questions.fleet import FleetDocument
 from services.admin.questions.series_documents import CensusPage, JobList, SeriesPage
-from tacit.learning.plan import Plan
-from tacit.media_types import EVENT_STREAM, OCTET_STREAM
+from tacit.extension_points import ADMIN_ROUTES
+from tacit.media_types import EVENT_STREAM
 from tacit.recipe.writing.survey import Survey
 from tacit.service.documents.admin import (
     CheckDocument,
     CollectionDocument,
     DesignDocument,
-    ForecastDocument,
     QuestionDocument,
     RecipeDocument,
-    RunDocument,
     SeriesDocument,
 )
 from tacit.service.documents.admin_log import KeysDocument, LedgerDocument, LogDocument, ProofDocument
@@ -196,29 +193,7 @@ ROUTES: Final = (
         questions.create_round, _WRITE, {201: QuestionDocument}, body=Nothing, problems=(404, 409, 502),
         storing=Storing.NOTHING,
     ),
-    Route(
-        "POST", "/v1/plans", "plan.create",
-        "Make a draft of the plan of a training run (docs/learning.md). It is submitted, approved and published as a "
-        "question; then this service publishes every round.",
-        questions.create, _WRITE, {201: QuestionDocument}, body=Plan, problems=(501,), storing=Storing.WRITE,
-    ),
-    Route(
-        "PUT", "/v1/plans/{id}", "plan.edit", "Replace the plan of a question, which becomes a draft again.",
-        questions.edit, _WRITE, _ONE, body=Plan, problems=(404, 409, 412, 428, 501), storing=Storing.WRITE,
-        tagged=True,
-    ),
-    Route(
-        "POST", "/v1/forecast", "plan.forecast",
-        "What the run of a plan would cost and how noisy it would be, as `tacit learn plan --json` tells it.",
-        runs.forecast, _READ, {200: ForecastDocument}, body=Plan, problems=(501,), storing=Storing.NOTHING,
-        computes=True,
-    ),
-    Route("GET", "/v1/series/{hash}/run", "run.show",
-          "Where a training run is, as `tacit learn show --json` tells it.", runs.show_run, _READ, {200: RunDocument},
-          problems=(404, 501, 502), storing=Storing.NOTHING),
-    Route("GET", "/v1/series/{hash}/model", "run.model",
-          "The file of a training run's newest model; 404 where the run's plan is not one of this service.",
-          runs.model, _READ, {200: None}, problems=(404, 422, 501, 502), storing=Storing.NOTHING, media=OCTET_STREAM),
+    *(route for routes in ADMIN_ROUTES.values() for route in routes),
     Route("GET", "/v1/censuses", "census.list", "Censuses whose shares the log has.", series.censuses, _READ,
           {200: CensusPage}, problems=(502,), storing=Storing.NOTHING, paged=True),
     Route("GET", "/v1/ledger", "ledger.show",

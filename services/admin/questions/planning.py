@@ -7,12 +7,13 @@ from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 from services.admin.base.fair_threads import FairThreads
-from services.admin.questions.questions import Written, text_of
-from services.admin.questions.training import forecast_document, require_numbers
-from tacit.learning.plan import Plan
+from services.admin.questions.questions import Asked, Written, text_of
+from services.admin.questions.texts import PLAN, TEXTS
+from tacit.models.parties import Part
 from tacit.operations.design import alternative_document, ways_of
 from tacit.operations.design_searched import searched_ways
 from tacit.operations.drafting import refusals_document
+from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.writing.survey import Survey
 
@@ -40,11 +41,14 @@ class Planner:
         first. Raises what ``compared`` raises."""
         return await self._found(who, survey, self._search)
 
-    async def forecast(self, who: str, plan: Plan) -> dict[str, Any]:
-        """What the training run of ``plan`` costs, for the person ``who``, as ``forecast_document`` tells it. Raises
-        ``FieldError``, ``UsageError``, and ``Abort``: 501 without NumPy, 503 if too many wait."""
-        require_numbers()
-        return await self._found(who, plan, self._forecast)
+    async def forecast(self, who: str, asked: Asked) -> dict[str, Any]:
+        """What the text of a feature, such as the plan of a training run, costs, for the person ``who``; of surveys and
+        recipes nothing, for they are compared. Raises ``FieldError``, ``UsageError``, and ``Abort``: 501 without NumPy,
+        503 if too many wait."""
+        if isinstance(asked, Survey | Recipe):
+            return {}
+        TEXTS[PLAN].require_packages()
+        return await self._found(who, asked, self._forecast)
 
     async def _found(self, who: str, written: W, compare: Callable[[W], dict[str, Any]]) -> dict[str, Any]:
         asked = (compare.__name__, text_of(written))
@@ -63,8 +67,8 @@ class Planner:
             "alternatives": [alternative_document(ways.needs, one) for one in ways.found],
         }
 
-    def _forecast(self, plan: Plan) -> dict[str, Any]:
-        return forecast_document(plan, self._policy)
+    def _forecast(self, written: Part) -> dict[str, Any]:
+        return TEXTS[PLAN].forecast(written, self._policy)
 
     def _search(self, survey: Survey) -> dict[str, Any]:
         return {"alternatives": [one.document() for one in searched_ways(survey, policy=self._policy)]}

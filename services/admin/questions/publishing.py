@@ -24,21 +24,20 @@ from services.admin.base.fair_threads import FairThreads
 from services.admin.base.problems import Problem, away, not_found, refuse
 from services.admin.questions.events import Event, question_event
 from services.admin.questions.log import Log, blaming
-from services.admin.questions.questions import Asked, Questions, asked_of
+from services.admin.questions.questions import Asked, Questions, Written, asked_of
 from services.admin.questions.rounds import Rounds
-from services.admin.questions.training import drafted_run, require_numbers, require_own_model, require_room
+from services.admin.questions.texts import PLAN, TEXTS
 from services.admin.storage import audit
 from services.admin.storage.records import Act, Question, QuestionState
 from services.admin.storage.store import AdminStore
 from tacit.codec import unb64url
 from tacit.errors import REFUSAL_PREFIX, Abort, CryptoError, DecodeError, Refusal, UsageError
-from tacit.learning.plan import Plan
 from tacit.logview.live import LiveLog
 from tacit.operations.checking import Checked, check_recipe, context_at
 from tacit.operations.design import decide_way
 from tacit.operations.drafting import Drafted, draft_recipe, refusals_document
 from tacit.operations.pace import Pace
-from tacit.operations.publishing import end_of, require_model_place, send_leaf, signed_leaf
+from tacit.operations.publishing import end_of, send_leaf, signed_leaf
 from tacit.operations.series_drafting import drafted_series, searches
 from tacit.operations.services import logged_recipe
 from tacit.ports import Clock, TransportError
@@ -47,7 +46,7 @@ from tacit.recipe.context import Stage
 from tacit.recipe.model import Recipe
 from tacit.recipe.policy import Policy
 from tacit.recipe.series import Series
-from tacit.recipe.training import read_round_model
+from tacit.recipe.writing.survey import Survey
 from tacit.rules import table as rules
 from tacit.service.app import abort_of_refusal
 from tacit.signing import Signer
@@ -111,30 +110,27 @@ class Publishing:
     async def drafted(self, asked: Asked, who: str = "") -> Drafted:
         """Draft the recipe that the survey would become now, for the person ``who``; that of a round is as it is.
         Raises ``UsageError``, and ``Abort`` if the log cannot be reached or too many wait."""
-        if isinstance(asked, Plan):
-            self.require_run(asked)
-        live = await (self._whole() if isinstance(asked, Plan) else self._log.live())
+        if not isinstance(asked, Recipe):
+            self.require(asked)
+        live = await (self._log.live() if isinstance(asked, Survey | Recipe) else self._whole())
         parties, now = self._questions.parties_of(asked), self._clock.now()
 
         def work() -> Drafted:
-            if isinstance(asked, Plan):
-                return drafted_run(asked, parties, live, self._policy, self._epoch_seconds, now, self._pace)
             if isinstance(asked, Recipe):
                 context = context_at(asked, live, now, Stage.DRAFT)
                 return Drafted(asked, tuple(rules.check(asked, self._policy, context)))
+            if not isinstance(asked, Survey):
+                return TEXTS[PLAN].drafted(asked, parties, live, self._policy, self._epoch_seconds, now, self._pace)
             chosen, given = decide_way(asked, self._policy), list(self._given)
             draft = drafted_series if searches(chosen) else draft_recipe
             return draft(chosen, parties, live, self._policy, self._epoch_seconds, now, self._pace, given)
 
         return await self._turns.do(who, work)
 
-    def require_run(self, plan: Plan) -> None:
-        """Check that this service can carry the run of ``plan``. Raises ``UsageError``, and ``Abort`` (501) without
-        NumPy."""
-        require_numbers()
-        require_own_model(plan)
-        if self._no_runs:
-            raise UsageError(f"{self._no_runs}; train it where the key is, with: tacit learn run PLAN")
+    def require(self, written: Written) -> None:
+        """Check that this service can carry what ``written`` asks. Raises as ``TextKind.require``."""
+        if not isinstance(written, Survey):
+            TEXTS[PLAN].require(written, self._no_runs)
 
     async def checked(self, asked: Asked, who: str) -> tuple[Drafted, Checked]:
         """The result of ``drafted``, with the verdict of every rule on the recipe. Raises as ``drafted``."""
@@ -252,16 +248,14 @@ class Publishing:
         asked = asked_of(question)
         if isinstance(asked, Recipe):
             await self._rounds.require(question, asked)
-        if isinstance(asked, Plan):
+        elif not isinstance(asked, Survey):
             async with self._store.read() as tx:
-                await require_room(tx)
+                await TEXTS[PLAN].require_room(tx)
         drafted = await self.drafted(asked)
         if drafted.refusals:
             raise _refusal_of(drafted.refusals)
-        if isinstance(asked, Plan):
-            async with blaming("log"):
-                stated = read_round_model(drafted.recipe.question.round_input or "", asked.training)
-                await require_model_place(self._log.transport, self._log.url, stated)
+        if not isinstance(asked, Survey | Recipe):
+            await TEXTS[PLAN].require_place(self._log, asked, drafted)
         token, several = drafted.recipe.token, 1 if drafted.series is None else drafted.series.slots.per_epoch
         self._given += [(token.epoch, token.slot + at) for at in range(several)]  # a reading of the log may miss it yet
         return await self._sign(question, drafted.series or drafted.recipe)

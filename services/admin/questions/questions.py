@@ -16,11 +16,11 @@ from typing import Any, Final
 from services.admin.base.problems import Problem, not_found, refuse
 from services.admin.people.consent import Consent
 from services.admin.people.people import Permission, Principal, forbidden, new_id
+from services.admin.questions.texts import PLAN, TEXTS
 from services.admin.storage.question_store import QuestionsTx
 from services.admin.storage.records import QUESTION_STATES, Question, QuestionState
 from tacit.errors import Abort, FieldError, UsageError
-from tacit.learning.plan import Plan
-from tacit.models.parties import Parties
+from tacit.models.parties import Part, Parties
 from tacit.models.secure_aggregation.form import SecureAggregation
 from tacit.ports import Clock, Entropy
 from tacit.recipe.model import Recipe
@@ -28,8 +28,8 @@ from tacit.recipe.policy import Policy
 from tacit.recipe.writing.survey import Survey
 from tacit.tlog.canonical import canonical_bytes
 
-Written = Survey | Plan
-"""What somebody writes: a survey, or the plan of a training run."""
+Written = Survey | Part
+"""What somebody writes: a survey, or the text of a feature, such as the plan of a training run."""
 Asked = Written | Recipe
 """What a question asks: what somebody wrote, or the recipe of the next round of a series."""
 LABEL = b"tacit approval v1\0"
@@ -44,14 +44,9 @@ def text_of(written: Written) -> str:
 
 def asked_of(question: Question) -> Asked:
     if question.trains:
-        return plan_of(question)
+        return TEXTS[PLAN].read(question.text)
     body = json.loads(question.text)
     return Survey.from_body(body) if question.series_hash is None else Recipe.from_body(body)
-
-
-def plan_of(question: Question) -> Plan:
-    """The plan of a question that is a training run; the inverse of ``text_of``."""
-    return Plan.read(question.text.encode(), "plan")
 
 
 def written_of(question: Question) -> Written:
@@ -140,7 +135,7 @@ class Questions:
         now = int(self._clock.now())
         question = Question(
             new_id(self._entropy), QuestionState.DRAFT, 1, text_of(written), (who.person.id,), now, now,
-            trains=isinstance(written, Plan),
+            trains=not isinstance(written, Survey),
         )  # fmt: skip
         await tx.add_question(question)
         return question

@@ -10,12 +10,12 @@ from typing import Final
 from aiohttp import web
 
 from services.admin.api.calls import Admin
+from services.admin.pages.learning import plans
 from services.admin.pages.page_requests import PageRequest, question_of
 from services.admin.pages.preview import Preview, preview_of, preview_of_survey
 from services.admin.pages.rendering import render, response
 from services.admin.pages.survey_fields import CHOICES_OF, FIELDS, GROUPS, USUAL, body_of, fields_of
 from services.admin.pages.survey_labels import told_fields
-from services.admin.pages.views import plans
 from services.admin.pages.views.published import listed_of
 from services.admin.questions.questions import field_problem, survey_of, text_of
 from services.admin.storage.records import Question

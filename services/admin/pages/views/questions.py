@@ -11,9 +11,9 @@ from aiohttp import web
 from services.admin.base.problems import Problem, refuse
 from services.admin.handlers.questions import names_of
 from services.admin.pages.claims import claim_rows
+from services.admin.pages.learning.facts import forecast_facts, plan_facts
 from services.admin.pages.page_requests import PageRequest
 from services.admin.pages.preview import Preview, judge
-from services.admin.pages.run_facts import forecast_facts, plan_facts
 from services.admin.pages.survey_fields import CHOICES_OF, FIELDS, fields_of
 from services.admin.pages.survey_labels import chosen, told_fields, told_members
 from services.admin.pages.views.passkeys import answer_of
@@ -29,6 +29,7 @@ from tacit.recipe.encoder_specs import Prefixes
 from tacit.recipe.logged import RecipeState
 from tacit.recipe.model import Recipe
 from tacit.recipe.series import Series
+from tacit.recipe.writing.survey import Survey
 from tacit.recipe.writing.survey_table import SurveyField, Value
 from tacit.service.http.paging import DEFAULT_LIMIT
 from tacit.time_format import format_utc
@@ -280,6 +281,8 @@ def facts_of(asked: Asked) -> list[tuple[str, str]]:
         return _facts_of_round(asked)
     if isinstance(asked, Plan):
         return plan_facts(asked)
+    if not isinstance(asked, Survey):
+        return []
     said = {path: value.replace("\n", ", ") for path, value in fields_of(asked).items() if value}
     strange = set() if asked.form.may_mix else {"through", "aggregator_flips"}
     strange |= set() if asked.kind.is_vector else {"proof"}

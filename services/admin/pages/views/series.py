@@ -10,11 +10,11 @@ from aiohttp import web
 from services.admin.base.problems import Problem
 from services.admin.handlers.series import document_of, page_of
 from services.admin.pages.charts import over_time
+from services.admin.pages.learning.facts import plan_facts
 from services.admin.pages.page_requests import PageRequest
-from services.admin.pages.run_facts import plan_facts
 from services.admin.pages.views.published import POINTS, by_answers, listed_of, unit_of
 from services.admin.pages.views.questions import waits_for
-from services.admin.questions.questions import plan_of
+from services.admin.questions.learning import plan_of
 from services.admin.questions.rounds import Search, search_at
 from services.admin.storage.records import QuestionState
 from tacit.codec import b64url

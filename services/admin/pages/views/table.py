@@ -17,13 +17,13 @@ from services.admin.pages.views import (
     overview,
     passkeys,
     people,
-    plans,
     published,
     questions,
     records,
     series,
 )
 from services.admin.people.people import Permission
+from tacit.extension_points import ADMIN_PAGES
 
 _QUESTION = "/questions/{id}"
 _PERSON = "/people/{id}"
@@ -42,8 +42,7 @@ PAGES: Final = (
     Page("GET", "/questions/new", editor.new, Permission.WRITE),
     Page("POST", "/questions/new", editor.create, Permission.WRITE),
     Page("POST", "/questions/preview", editor.preview_form, Permission.WRITE, part=True),
-    Page("GET", "/plans/new", plans.new, Permission.WRITE),
-    Page("POST", "/plans/new", plans.create, Permission.WRITE),
+    *(page for pages in ADMIN_PAGES.values() for page in pages),
     Page("GET", _QUESTION, questions.show_question),
     Page("GET", f"{_QUESTION}/edit", editor.edit, Permission.WRITE),
     Page("POST", f"{_QUESTION}/edit", editor.save, Permission.WRITE),

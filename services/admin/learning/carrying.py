@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from services.admin.questions.events import Event, question_event
 from services.admin.questions.followed_log import FollowedLog
+from services.admin.questions.learning import MOST_RUNS, plan_of, require_numbers
 from services.admin.questions.publishing import fixed_of
-from services.admin.questions.questions import plan_of
-from services.admin.questions.training import MOST_RUNS, require_numbers
 from services.admin.storage import audit
 from services.admin.storage.records import Act, Question
 from services.admin.storage.store import AdminStore

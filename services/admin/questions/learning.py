@@ -8,20 +8,75 @@ from __future__ import annotations
 from typing import Any, Final
 
 from services.admin.base.problems import Problem, refuse
+from services.admin.questions.log import Log, blaming
+from services.admin.questions.texts import TextKind
 from services.admin.storage.question_store import QuestionsTx
+from services.admin.storage.records import Question
 from tacit.errors import FieldError, UsageError
 from tacit.extras import require_extra
 from tacit.learning.plan import Plan
 from tacit.logview.live import LiveLog
-from tacit.models.parties import Parties
+from tacit.models.parties import Part, Parties
 from tacit.operations.drafting import Drafted, directory_of, next_epoch
 from tacit.operations.pace import Pace
+from tacit.operations.publishing import require_model_place
 from tacit.recipe.policy import Policy
-from tacit.recipe.training import External
+from tacit.recipe.training import External, read_round_model
 
 EXTRA: Final = "learn"
 MOST_RUNS: Final = 64
 """How many runs are carried at once, the oldest first."""
+
+
+class PlanKind(TextKind):
+    """The plan of a training run."""
+
+    def read(self, text: str) -> Plan:
+        """The plan. Raises ``FieldError``."""
+        return Plan.read(text.encode(), "plan")
+
+    def require_packages(self) -> None:
+        """``require_numbers``."""
+        require_numbers()
+
+    def require(self, written: Part, lacks: str) -> None:
+        """As ``TextKind.require``; also for a plan whose first model this service cannot make."""
+        require_numbers()
+        require_own_model(_plan(written))
+        if lacks:
+            raise UsageError(f"{lacks}; train it where the key is, with: tacit learn run PLAN")
+
+    async def require_room(self, tx: QuestionsTx) -> None:
+        """As ``TextKind.require_room``."""
+        if len(await tx.running(MOST_RUNS)) >= MOST_RUNS:
+            raise UsageError(f"{MOST_RUNS} training runs go on; publish it when one of them is over, or end one")
+
+    def drafted(
+        self, written: Part, parties: Parties, live: LiveLog, policy: Policy, epoch_seconds: int, now: float, pace: Pace
+    ) -> Drafted:
+        """``drafted_run``."""
+        return drafted_run(_plan(written), parties, live, policy, epoch_seconds, now, pace)
+
+    async def require_place(self, log: Log, written: Part, drafted: Drafted) -> None:
+        """The recipe server has room for the model of the first round."""
+        async with blaming("log"):
+            stated = read_round_model(drafted.recipe.question.round_input or "", _plan(written).training)
+            await require_model_place(log.transport, log.url, stated)
+
+    def forecast(self, written: Part, policy: Policy) -> dict[str, Any]:
+        """``forecast_document``."""
+        return forecast_document(_plan(written), policy)
+
+
+def _plan(written: Part) -> Plan:
+    if not isinstance(written, Plan):
+        raise TypeError("the text is no plan")
+    return written
+
+
+def plan_of(question: Question) -> Plan:
+    """The plan of a question that is a training run."""
+    return PlanKind().read(question.text)
 
 
 def require_numbers() -> None:
@@ -30,12 +85,6 @@ def require_numbers() -> None:
         require_extra("a training run", EXTRA, "numpy")
     except UsageError as error:
         raise refuse(Problem.EXTRA_MISSING, str(error), extra=EXTRA) from error
-
-
-async def require_room(tx: QuestionsTx) -> None:
-    """Raise ``UsageError`` where so many runs go on that no further one would be carried."""
-    if len(await tx.running(MOST_RUNS)) >= MOST_RUNS:
-        raise UsageError(f"{MOST_RUNS} training runs go on; publish it when one of them is over, or end one")
 
 
 def drafted_run(

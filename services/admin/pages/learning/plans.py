@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
-from services.admin.pages.page_requests import PageRequest, question_of
-from services.admin.pages.run_facts import forecast_facts, plan_facts
+from services.admin.pages.learning.facts import forecast_facts, plan_facts
+from services.admin.pages.page_requests import Page, PageRequest, question_of
 from services.admin.pages.survey_labels import told_members
+from services.admin.people.people import Permission
 from services.admin.questions.questions import field_problem, text_of
 from services.admin.storage.records import Question
 from tacit.errors import Abort, DecodeError, UsageError
@@ -89,7 +90,7 @@ def text_of_plan(question: Question) -> str:
 async def _forecast(page_request: PageRequest, body: dict[str, Any]) -> dict[str, Any]:
     """What the plan would cost: its claim, and pairs of a label and a value. It reads the plan as saving does."""
     plan = Plan.from_body(body)
-    page_request.admin.publishing.require_run(plan)
+    page_request.admin.publishing.require(plan)
     forecast = (await page_request.admin.planner.forecast(page_request.who.person.id, plan))["forecast"]
     return {
         "epsilon": forecast["epsilon"],
@@ -108,3 +109,9 @@ def _body(text: str) -> dict[str, Any]:
 
 def _problem(page_request: PageRequest, error: Abort | DecodeError | UsageError) -> Abort:
     return field_problem(error) if isinstance(error, UsageError) else abort_of(page_request.request.app, error)
+
+
+PAGES: Final = (
+    Page("GET", "/plans/new", new, Permission.WRITE),
+    Page("POST", "/plans/new", create, Permission.WRITE),
+)

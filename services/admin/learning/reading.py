@@ -10,9 +10,8 @@ from typing import Any, Final
 
 from services.admin.base.fair_threads import FairThreads
 from services.admin.base.problems import away, not_found
-from services.admin.questions.questions import plan_of
+from services.admin.questions.learning import plan_of, require_numbers
 from services.admin.questions.releases import Release, Releases
-from services.admin.questions.training import require_numbers
 from services.admin.storage.records import Question
 from services.admin.storage.store import AdminStore
 from tacit.learning.plan import Plan

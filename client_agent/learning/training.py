@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from client_agent.data.sources import Value
+from client_agent.data.sources import Ask, Value
 from client_agent.learning.learners import Learner, update_by
-from client_agent.model_files import ModelFiles
+from client_agent.learning.model_files import ModelFiles
 from tacit.errors import DecodeError, UsageError
 from tacit.ports import Entropy
 from tacit.recipe.encoder_specs import Update
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 _SEED_BYTES: Final = 16
 """Of the generator that chooses the examples of each step."""
-
-Ask = Callable[[], Value | None]
 
 
 class Trainer:

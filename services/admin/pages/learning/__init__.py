@@ -1,0 +1,1 @@
+"""Pages of training runs: the form for a plan, and what a plan says and would cost."""
