@@ -20,6 +20,7 @@ PERMANENT_STATUSES: Final = frozenset({501, 505})
 PASSING_RULE_ENDS: Final = ("-early", "-room", "-missing")
 """How the names of rules end that refuse a request for now: a clock that is behind, a place that is full, a leaf that
 others still have to send."""
+REDIRECTED: Final = "the address answers with a redirect, which is not followed; give the URL that it leads to"
 _UNRECOGNIZED_TASK = DAP_ERROR_PREFIX + "unrecognizedTask"
 
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tacit.answers import REDIRECTED
 from tacit.errors import REFUSAL_PREFIX, Abort, TacitError
 from tacit.media_types import PROBLEM_JSON
 from tacit.ports import HttpResponse
@@ -100,8 +101,7 @@ def error_of(answer: HttpResponse) -> ApiError:
     """The error for an answer whose status is not a success: ``RedirectError`` below 400, else by the type of its
     problem document (RFC 9457), or by its status."""
     if answer.status < 400:
-        words = "the address answers with a redirect, which is not followed; give the URL that it leads to"
-        return RedirectError("about:blank", status=answer.status, title=words)
+        return RedirectError("about:blank", status=answer.status, title=REDIRECTED)
     declared = answer.is_a(PROBLEM_JSON)
     problem = read_problem(answer.body) if declared else Problem()
     kind = _BY_STATUS.get(answer.status, AwayError if answer.status >= 500 else ApiError)

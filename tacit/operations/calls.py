@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
+from tacit.answers import REDIRECTED
 from tacit.errors import REFUSAL_PREFIX, Abort, DecodeError
 from tacit.media_types import JSON, OCTET_STREAM, PROBLEM_JSON
 from tacit.ports import HttpResponse, Transport, TransportError
@@ -26,12 +27,12 @@ class NoAnswerError(TransportError):
 
 async def call(transport: Transport, method: str, url: str, *, body: bytes = b"", bearer: str | None = None) -> Any:
     """Make one request to a service and return the JSON of a successful answer. Raises ``Abort`` for a problem document
-    (its title names the rule of a refusal) and ``NoAnswerError`` where nothing answers."""
+    (its title names the rule of a refusal) or a redirect, and ``NoAnswerError`` where nothing answers."""
     headers = {"Content-Type": JSON} if body else {}
     if bearer is not None:
         headers["Authorization"] = f"Bearer {bearer}"
     answer = await _answer(transport, method, url, headers, body)
-    if answer.status >= 400:
+    if not 200 <= answer.status < 300:
         raise problem_of(answer)
     return _json(answer, url)
 
@@ -78,7 +79,7 @@ async def get_bytes(transport: Transport, url: str, *, bearer: str | None = None
 async def put_bytes(transport: Transport, url: str, body: bytes) -> None:
     """Put ``body`` at ``url`` as ``application/octet-stream``. Raises as ``call`` does."""
     answer = await _answer(transport, "PUT", url, {"Content-Type": OCTET_STREAM}, body)
-    if answer.status >= 400:
+    if not 200 <= answer.status < 300:
         raise problem_of(answer)
 
 
@@ -92,7 +93,9 @@ async def _answer(
 
 
 def problem_of(answer: HttpResponse) -> Abort:
-    """A problem document as an error for a person."""
+    """An answer without success as an error for a person: a redirect, or a problem document."""
+    if 300 <= answer.status < 400:
+        return Abort("about:blank", status=answer.status, title=REDIRECTED)
     problem = read_problem(answer.body) if answer.is_a(PROBLEM_JSON) else Problem()
     title = problem.title or f"the service answered {answer.status}"
     if problem.type.startswith(REFUSAL_PREFIX):

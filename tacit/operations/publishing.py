@@ -102,12 +102,14 @@ async def send_model(transport: Transport, server: str, stated: RoundModel, file
 
 
 async def require_model_place(transport: Transport, server: str, stated: RoundModel) -> None:
-    """Raise ``UsageError`` where the recipe server takes no model files, before anything is published for them; and
-    ``NoAnswerError``."""
+    """Raise ``UsageError`` where the recipe server takes no model files, before anything is published for them;
+    ``Abort`` for a redirect, which no model file would follow; and ``NoAnswerError``."""
     try:
         await put_bytes(transport, f"{server}{stated.path}", b"")
     except Abort as problem:
         _require_place(server, problem)
+        if problem.status < 400:
+            raise
 
 
 def _require_place(server: str, problem: Abort) -> None:

@@ -15,6 +15,7 @@ from tacit.errors import Abort, UsageError
 from tacit.learning.plan import Plan
 from tacit.logview.live import LiveLog, LiveSeries
 from tacit.media_types import PROBLEM_JSON
+from tacit.operations.calls import call, get_bytes, put_bytes
 from tacit.operations.learning.placing import EPOCHS_AHEAD, Epochs, placed_run, refusals_of, rounds_per_epoch
 from tacit.operations.pace import Pace
 from tacit.operations.publishing import require_model_place, send_model
@@ -144,3 +145,18 @@ async def test_a_recipe_server_that_has_no_place_for_models_is_named_before_anyt
             await require_model_place(Answering(status, "about:blank"), "http://log", stated)
     with pytest.raises(Abort):
         await send_model(Answering(404, "urn:tacit:problem:model-unknown"), "http://log", stated, b"")
+
+
+async def test_a_redirect_is_no_success_of_a_call_because_it_is_not_followed() -> None:
+    stated = model_of(LEARNING, 1).stated()
+    redirecting = Answering(307, "about:blank")
+    calls = (
+        put_bytes(redirecting, "http://log/v1/models/x", b"model"),
+        get_bytes(redirecting, "http://log/v1/models/x"),
+        call(redirecting, "GET", "http://log/v1/recipes"),
+        send_model(redirecting, "http://log", stated, b"model"),
+        require_model_place(redirecting, "http://log", stated),
+    )
+    for one in calls:
+        with pytest.raises(Abort, match="redirect, which is not followed"):
+            await one
