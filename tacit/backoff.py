@@ -23,8 +23,10 @@ _DOUBLINGS = 64
 
 
 def uniform(entropy: Entropy, low: float, high: float) -> float:
-    """A uniform number in [low, high), from 8 bytes of ``entropy``; rounding makes it ``high`` once in 2^54 draws."""
-    return low + (high - low) * (int.from_bytes(entropy(8), "big") / 2**64)
+    """A uniform number with low <= number < high, from 8 bytes of ``entropy``; ``high`` if both are equal."""
+    drawn = low + (high - low) * (int.from_bytes(entropy(8), "big") / 2**64)
+    # a draw close to 1, or the sum, may round up to `high`, whatever the number of bits
+    return min(drawn, math.nextafter(high, low))
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,3 +36,17 @@ def test_uniform_times_fill_their_range() -> None:
     drawn = [uniform(SeededEntropy(seed), 10, 20) for seed in range(500)]
     assert all(10 <= value < 20 for value in drawn)
     assert abs(sum(drawn) / len(drawn) - 15) < 0.5
+
+
+@pytest.mark.parametrize("draw", [2**64 - 1, 2**64 - 2**11, 2**64 - 2**40])
+@pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (10.0, 20.0), (1.7e9, 1.7e9 + 0.1), (-3.0, -1.0)])
+def test_the_largest_draws_are_below_the_end_of_the_range_whatever_is_rounded(
+    low: float, high: float, draw: int
+) -> None:
+    assert low <= uniform(lambda length: draw.to_bytes(length, "big"), low, high) < high
+
+
+def test_the_ends_of_a_range() -> None:
+    assert uniform(bytes, 10, 20) == 10
+    assert uniform(lambda length: b"\xff" * length, 10, 10) == 10
+    assert Backoff(1, 60).pause(10, lambda length: b"\xff" * length) < Backoff(1, 60).most
