@@ -111,11 +111,16 @@ def _json(answer: HttpResponse, url: str) -> Any:
 
 
 async def recipes_of(transport: Transport, server: str) -> list[dict[str, Any]]:
-    """Every recipe's summary, in the order of the log."""
+    """Every recipe's summary, in the order of the log. Raises as ``list_pages`` does."""
     found: list[dict[str, Any]] = []
     after: int | None = -1
     while after is not None:
         page = await call(transport, "GET", f"{server}/v1/recipes" + (f"?after={after}" if after >= 0 else ""))
+        if not isinstance(page, dict) or not isinstance(page.get("recipes"), list):
+            raise DecodeError(f"{server}: the answer is not a page of recipes")
+        following = page.get("next")
+        if following is not None and (type(following) is not int or following <= after):
+            raise DecodeError(f"{server}: the pages of recipes go in a circle")
         found += page["recipes"]
-        after = page["next"]
+        after = following
     return found

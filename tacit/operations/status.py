@@ -82,7 +82,7 @@ class TaskStatus:
     def accepted(self) -> Accepted | None:
         """Its distinct contributions (the largest count of its servers); None if no server serves it."""
         pages = (self.leader, self.helper, self.analyzer, self.shuffler)
-        counts = [int(page.get("distinct_nullifiers", 0)) for page in pages if page]
+        counts = [page.get("distinct_nullifiers", 0) for page in pages if page]
         return Accepted(self.place, self.recipe, max(counts)) if counts and self.place is not None else None
 
     @property
@@ -117,7 +117,7 @@ class DeploymentStatus:
         lines += [f"{one.name}: {one.detail}" for one in self.processes if one.ready and one.detail]
         lines += [f"{one.name}: {one.detail}" for one in self.servers if not one.up]
         for task in self.tasks:
-            failed = int(task.leader.get("jobs", {}).get("failed", 0))
+            failed = task.leader.get("jobs", {}).get("failed", 0)
             lines += [f"{task.recipe}: {plural(failed, 'job')} failed for good"] if failed else []
             lines += [f"{task.recipe}: {plural(len(task.failing), 'job')} not progressing"] if task.failing else []
         for slot in self.issuance:
@@ -178,15 +178,16 @@ async def _await_answer(asked: Awaitable[T], what: str, troubles: list[str]) -> 
 
 
 async def process_status(transport: Transport, label: str, url: str, pid: int | None = None) -> ProcessStatus:
-    """What the readiness page of the process at ``url`` says. Without an answer it is not ``up``, and ``detail`` says
-    why."""
+    """What the readiness page of the process at ``url`` says. Without an answer that can be read it is not ``up``, and
+    ``detail`` says why."""
     try:
         ready, found = await readiness(transport, url)
+        refused = _counted(found, "refused_certificates", url)
     except (TransportError, Abort, DecodeError) as error:
         return ProcessStatus(label, url, up=False, pid=pid, detail=_short(error))
     words = [str(found[name]) for name in ("trouble", "clock") if found.get(name)]
-    for role, count in sorted(dict(found.get("refused_certificates", {})).items()):
-        words.append(f"{plural(int(count), 'call')} as {role} refused because the certificate has another name")
+    for role, count in sorted(refused.items()):
+        words.append(f"{plural(count, 'call')} as {role} refused because the certificate has another name")
     told = found.get("kernels")
     return ProcessStatus(
         label, url, up=True, version=str(found.get("version", "")), pid=pid, detail="; ".join(words), ready=ready,
@@ -225,8 +226,7 @@ async def _read_tasks(
     async def counts(server: str, task_id: str) -> dict[str, Any]:
         url = f"{deployment.urls[server]}/v1/tasks/{task_id}/status"
         with contextlib.suppress(Abort):  # not active there, or no longer
-            found: dict[str, Any] = await call(transport, "GET", url, bearer=bearer[server])
-            return found
+            return _task_page(await call(transport, "GET", url, bearer=bearer[server]), url)
         return {}
 
     async def task(row: dict[str, Any]) -> TaskStatus:
@@ -253,6 +253,23 @@ def _task(row: Mapping[str, Any], recipe: Mapping[str, Any], pages: Mapping[str,
     over = row["state"] == "active" and recipe.get("state") == "over"  # its collection is still served
     state = "over" if over else row["state"]
     return TaskStatus(name, recipe_hash, state, row["rule"], **pages, place=place, asked_until=until)
+
+
+def _task_page(found: Any, url: str) -> dict[str, Any]:
+    """A server's status page of a task. Raises ``DecodeError`` for anything else."""
+    if not isinstance(found, dict) or type(found.get("distinct_nullifiers", 0)) is not int:
+        raise DecodeError(f"{url}: the answer is not the status of a task")
+    _counted(found, "jobs", url)
+    return found
+
+
+def _counted(page: Mapping[str, Any], member: str, url: str) -> dict[str, int]:
+    """A member of a page that holds whole numbers by name, empty where it is missing. Raises ``DecodeError`` for any
+    other value."""
+    found = page.get(member, {})
+    if not isinstance(found, dict) or any(type(count) is not int for count in found.values()):
+        raise DecodeError(f"{url}: {member} of the answer are not counts by name")
+    return found
 
 
 def _short(error: Exception) -> str:
