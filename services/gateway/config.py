@@ -46,8 +46,8 @@ class GatewayConfig(ServiceConfig):
     """File (0600) with the relay's bearer token; without it ``listen.client_ca`` must demand the relay's
     certificate."""
     date_window: int = Field(default=600, ge=60)
-    """Most seconds by which a request's Date may differ from the gateway's clock; requests are remembered for that
-    time."""
+    """Most seconds by which a request's Date may differ from the gateway's clock; requests are remembered for ten
+    minutes more."""
     replay_window: RedisConfig | None = None
     """A Redis server that remembers requests instead of the gateway's database."""
     rotation_seconds: int = Field(default=30 * 86400, ge=MIN_ROTATION_SECONDS, le=MAX_ROTATION_SECONDS)

@@ -14,7 +14,7 @@ from tacit.ports import HttpResponse, Transport, TransportError
 from tacit.retry_after import retry_after
 from tacit.service.app import ServiceEnv
 from tacit.service.base.log import get_logger
-from tacit.service.base.vouched import UNVOUCHED
+from tacit.service.base.vouched import BOUND_SECONDS, UNVOUCHED
 from tacit.signing import SigningKey
 from tacit.tlog.leaves import LeafType, sign_leaf
 
@@ -46,7 +46,8 @@ class KeyRotation:
 
 
 class ReplayCleanup:
-    """Deletes remembered requests whose Date is so old that they would be refused for it, by the log's clock too."""
+    """Deletes remembered requests whose Date is so old that they would be refused for it, by the log's clock too, and
+    by any other that this machine may have later: while it differs by more than ``BOUND_SECONDS``, nothing passes."""
 
     def __init__(self, gateway: Gateway, store: ReplayWindow, deps: ServiceEnv) -> None:
         self._gateway = gateway
@@ -56,7 +57,9 @@ class ReplayCleanup:
     async def step(self) -> int:
         """Returns how many requests were deleted."""
         past = self._deps.vouched.past()
-        return 0 if past == UNVOUCHED else await self._store.forget(int(past) - self._gateway.config.date_window)
+        if past == UNVOUCHED:
+            return 0
+        return await self._store.forget(int(past - BOUND_SECONDS) - self._gateway.config.date_window)
 
 
 class Publishing:

@@ -37,7 +37,7 @@ SEEN = sa.Table(
     sa.Index("seen_requests_by_date", "date"),
     info={
         "holds": "an encapsulated key, and the request's Date",
-        "kept": "until a request of that Date would be refused for its age",
+        "kept": "until a request of that Date would be refused for its age, by a clock that is ten minutes behind too",
     },
 )
 

@@ -317,9 +317,24 @@ async def test_a_forgotten_message_is_out_of_date(start: Start) -> None:
     gateway.clock.jump(601)
     assert await gateway.step(ReplayCleanup) == 0, "nobody vouches for the clock"
     gateway.deps.vouched.hear("the log", gateway.clock.now())
+    assert await gateway.step(ReplayCleanup) == 0, "a clock ten minutes behind would take it"
+    gateway.clock.jump(600)
+    gateway.deps.vouched.hear("the log", gateway.clock.now())
     assert await gateway.step(ReplayCleanup) == 1
     response = opened(context, await gateway.post(message))
     assert problem(response) == (400, "https://iana.org/assignments/http-problem-types#date")
+
+
+async def test_a_clock_that_steps_back_within_the_bound_lets_no_message_pass_again(start: Start) -> None:
+    gateway = await start()
+    message, context = ohttp.padded_request(gateway.config, gateway.request(), entropy)
+    await gateway.post(message)
+    gateway.clock.jump(601)
+    gateway.deps.vouched.hear("the log", gateway.clock.now())
+    await gateway.step(ReplayCleanup)
+    gateway.clock.set_back(500)
+    assert not gateway.deps.vouched.doubt()
+    assert opened(context, await gateway.post(message)).status == 409
 
 
 async def test_a_gateway_whose_window_was_restored_stays_closed_until_nothing_of_before_can_pass_again(

@@ -34,7 +34,7 @@ BY_TIME = (
     ),
     Deletion(
         "gateway: remembered requests (database)",
-        "`date_window` after their Date",
+        "10 minutes and `date_window` after their Date",
         LOG,
         ("services/gateway/store.py:ReplayStore.forget",),
     ),
