@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from infra.lab.kit.aggregators import party_of
@@ -379,6 +380,15 @@ async def test_log_and_tasks_are_kept(store: Store) -> None:
         assert await tx.add_leaves([(5, b"five"), (2, b"two")]) == 2
         assert await tx.add_leaves([(5, b"five"), (7, b"seven")]) == 1
         await tx.put_task(waiting)
+        statements: list[str] = []
+        sa.event.listen(
+            tx.connection.sync_connection, "before_cursor_execute", lambda *seen: statements.append(seen[2])
+        )
+        assert await tx.add_leaves((number, b"leaf") for number in range(100, 2600)) == 2500
+        reading = [one for one in statements if one.startswith("SELECT")]
+        assert len(reading) == 3
+        assert all("WHERE" in one for one in reading), "what it costs does not grow with the log"
+        await tx.connection.execute(sa.delete(tx.log_tables.leaves).where(tx.log_tables.leaves.c.position >= 100))
     async with store.transaction() as tx:
         assert await tx.log_state() == b"two"
         assert await tx.leaves() == [(2, b"two"), (5, b"five"), (7, b"seven")]

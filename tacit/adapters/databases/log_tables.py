@@ -12,6 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from tacit.adapters.databases.upsert import Int64
 
+_AT_ONCE = 1000
+"""Positions of one statement: a database takes no list of any length."""
+
 
 class LogTables:
     """The tables of the log, made on ``metadata``."""
@@ -65,8 +68,12 @@ class SqlLeavesTx:
 
     async def add_leaves(self, leaves: Iterable[tuple[int, bytes]]) -> int:
         table = self.log_tables.leaves
-        known = set((await self.connection.execute(select(table.c.position))).scalars())
-        fresh = [{"position": index, "leaf": leaf} for index, leaf in leaves if index not in known]
+        given, known = list(leaves), set[int]()
+        for first in range(0, len(given), _AT_ONCE):
+            asked = [index for index, _ in given[first : first + _AT_ONCE]]
+            kept = select(table.c.position).where(table.c.position.in_(asked))
+            known.update((await self.connection.execute(kept)).scalars())
+        fresh = [{"position": index, "leaf": leaf} for index, leaf in given if index not in known]
         if fresh:
             await self.connection.execute(insert(table), fresh)
         return len(fresh)
