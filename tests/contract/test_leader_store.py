@@ -29,8 +29,10 @@ from services.leader.records import (
     unpack_seqs,
 )
 from services.leader.retrying import LeaderJobs
+from services.leader.schema import REPORTS
 from services.leader.store import LeaderStore
 from tacit.adapters.databases.dialect import SLICE
+from tacit.adapters.databases.postgres_dialect import _select_among
 from tacit.aggregator.batch_yield import Look
 from tacit.aggregator.records import ACCEPTED, OutcomeRow, TaskRow, TaskState
 from tacit.codec import b64url
@@ -134,6 +136,24 @@ async def test_a_report_that_was_dealt_with_is_still_known_by_its_digest(leader:
         await tx.release(TASK, b"selector")
         assert await tx.digests(TASK, [report(1), report(4)]) == ({report(1): bytes([1]) * 32}, True)
         assert await tx.digests(AT_B, [report(1)]) == ({}, False)
+
+
+async def test_of_two_digests_of_one_id_that_of_the_report_that_was_dealt_with_is_known(leader: LeaderStore) -> None:
+    async with leader.transaction() as tx:
+        await tx.record(TASK, [OutcomeRow(report(n), None, 6, "proof", digest=b"digest") for n in (3, 1)])
+        await tx.add_reports([upload(n) for n in (2, 1, 4)], NOW)
+        found, _ = await tx.digests(TASK, [report(n) for n in (1, 2, 3, 4)])
+        assert found == {
+            report(1): b"digest", report(2): bytes([2]) * 32, report(3): b"digest", report(4): bytes([4]) * 32
+        }  # fmt: skip
+
+
+def test_the_rows_of_several_tables_come_in_the_order_of_the_tables() -> None:
+    """A union without an order keeps it only as long as PostgreSQL reads its parts one after the other."""
+    columns = REPORTS.c.report_id, REPORTS.c.digest
+    source = columns, REPORTS.c.report_id, (REPORTS.c.task_id,)
+    assert _select_among((source, source)).endswith("ORDER BY source")
+    assert "source" not in _select_among((source,))
 
 
 async def test_each_report_of_a_job_that_cannot_be_read_is_counted_once(leader: LeaderStore) -> None:

@@ -128,11 +128,15 @@ class PostgresDialect(Dialect):
 def _select_among(sources: tuple[_Source, ...]) -> str:
     places = count(2)
     selects: list[str] = []
-    for columns, key, equal in sources:
+    for number, (columns, key, equal) in enumerate(sources):
         where = [*(f"{column.name} = ${next(places)}" for column in equal), _is_among(key, 1)]
-        wanted = ", ".join(column.name for column in columns)
-        selects.append(f"SELECT {wanted} FROM {key.table} WHERE {' AND '.join(where)}")  # noqa: S608
-    return " UNION ALL ".join(selects)
+        wanted = [column.name for column in columns] + ([f"{number} AS source"] if len(sources) > 1 else [])
+        selects.append(f"SELECT {', '.join(wanted)} FROM {key.table} WHERE {' AND '.join(where)}")  # noqa: S608
+    if len(selects) == 1:
+        return selects[0]
+    # a union by itself has no order, and its parts may run in parallel; its columns have the first source's names
+    names = ", ".join(column.name for column in sources[0][0])
+    return f"SELECT {names} FROM ({' UNION ALL '.join(selects)}) AS found ORDER BY source"  # noqa: S608
 
 
 def _is_among(key: sa.Column[Any], place: int) -> str:
