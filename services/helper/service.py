@@ -137,23 +137,23 @@ class Helper:
         the batch for good. Raises ``Abort``."""
         task = party.task
         share_id = chosen or resource_id(b"aggregate share", task.task_id, body)
+        try:  # before the transaction, which holds up all others
+            request = AggregateShareReq.decode(body)
+        except DecodeError as error:
+            raise DapAbort(DapProblem.INVALID_MESSAGE, str(error)) from error
         # alone, not shared: no job may commit between the count of the batch and its close
         async with self._store.transaction() as tx:
             await tx.demand_open(party, self._deps.clock.now())
             known = await tx.share_response(task.task_id, share_id)
             if known is None:
-                known = await self._release(tx, party, body)
+                known = await self._release(tx, party, request)
                 await tx.put_share(task.task_id, share_id, known)
         # before the answer leaves: until now the old bytes of the overwritten buckets are in the write-ahead log
         await self._store.checkpoint()
         return share_id, known
 
-    async def _release(self, tx: HelperTx, party: Party, body: bytes) -> bytes:
+    async def _release(self, tx: HelperTx, party: Party, request: AggregateShareReq) -> bytes:
         task = party.task
-        try:
-            request = AggregateShareReq.decode(body)
-        except DecodeError as error:
-            raise DapAbort(DapProblem.INVALID_MESSAGE, str(error)) from error
         batches.check_share_request(task, request)
         batches.check_interval_over(task, self._deps.vouched.past())
         leader_selected = task.batch_mode is BatchMode.LEADER_SELECTED

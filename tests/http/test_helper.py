@@ -20,6 +20,7 @@ from infra.lab.kit.aggregators import (
 )
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper import service
+from services.helper.store import HelperStore
 from tacit import media_types
 from tacit.codec import b64url
 from tacit.dap_errors import ReportError
@@ -410,6 +411,19 @@ async def test_deleted_job_is_forgotten_but_its_reports_are_not(tmp_path: Path) 
         gone = await pair.send(Role.HELPER, "GET", f"{path}?step=0", token=PEER_TOKEN)
         assert problem(gone) == "unrecognizedAggregationJob"
         assert answers(await post_job(pair, request)) == [refused(ReportError.REPORT_REPLAYED)]
+
+
+async def test_a_malformed_request_of_an_aggregate_share_begins_no_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with pair_of(tmp_path) as pair:
+
+        def transaction(*_: Any, **__: Any) -> None:
+            raise AssertionError("a transaction began")
+
+        monkeypatch.setattr(HelperStore, "transaction", transaction)
+        answer = await post_share(pair, b"x" * 1000)
+        assert (answer.status, problem(answer)) == (400, "invalidMessage")
 
 
 async def test_aggregate_share_is_given_once_and_then_always_the_same(tmp_path: Path) -> None:
