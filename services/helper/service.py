@@ -196,16 +196,16 @@ class Helper:
             return await tx.drop_share(party.task.task_id, share_id)
 
     async def status(self, party: Party) -> dict[str, object]:
-        """Counts of one task, with nothing about any single report."""
+        """Counts of one task, with nothing about any single report. Reads counters, however many reports there are."""
         task_id = party.task.task_id
         async with self._store.read() as tx:
             reports = await tx.report_counts(task_id)
             return {
                 "task_id": party.task.task_id_text,
-                "aggregated": reports.get("aggregated", 0),
-                "rejected": reports.get("rejected", 0),
+                "aggregated": reports["aggregated"],
+                "rejected": reports["rejected"],
                 "rejected_by_cause": await tx.rejections(task_id),
-                "distinct_nullifiers": await tx.accepted_count(task_id),
+                "distinct_nullifiers": reports["aggregated"],  # each has its own (one_report_per_nullifier)
                 "answers_kept": await tx.job_count(task_id),
                 "released": await tx.release_count(task_id),
             }

@@ -169,7 +169,7 @@ class Leader:
 
     async def status(self, party: Party) -> dict[str, object]:
         """Counts of one task, and what is stuck; nothing about any single report. ``coordinator``: whether this very
-        process forms the jobs."""
+        process forms the jobs. Reads counters, however many reports there are."""
         task_id = party.task.task_id
         now = self._deps.clock.now()
         async with self._store.read() as tx:
@@ -188,7 +188,7 @@ class Leader:
                 "aggregated": aggregated,
                 "rejected": rejected,
                 "rejected_by_cause": rejections,
-                "distinct_nullifiers": await tx.accepted_count(task_id),
+                "distinct_nullifiers": aggregated,  # each has its own (one_report_per_nullifier)
                 "jobs": await tx.job_counts(task_id),
                 "leases": await tx.leased_jobs(task_id, now),
                 "failing_jobs": [

@@ -22,6 +22,7 @@ from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper import service
 from services.helper.store import HelperStore
 from tacit import media_types
+from tacit.aggregator.outcomes import OutcomesTx
 from tacit.codec import b64url
 from tacit.dap_errors import ReportError
 from tacit.messages import (
@@ -411,6 +412,13 @@ async def test_deleted_job_is_forgotten_but_its_reports_are_not(tmp_path: Path) 
         gone = await pair.send(Role.HELPER, "GET", f"{path}?step=0", token=PEER_TOKEN)
         assert problem(gone) == "unrecognizedAggregationJob"
         assert answers(await post_job(pair, request)) == [refused(ReportError.REPORT_REPLAYED)]
+
+
+async def test_a_status_page_reads_no_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with pair_of(tmp_path) as pair:
+        monkeypatch.setattr(OutcomesTx, "accepted_count", None)
+        for party in (Role.LEADER, Role.HELPER):
+            assert (await pair.status(party))["distinct_nullifiers"] == 0
 
 
 async def test_a_malformed_request_of_an_aggregate_share_begins_no_transaction(

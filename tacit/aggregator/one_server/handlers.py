@@ -75,7 +75,8 @@ class ReportHandlers:
         return page_response("recipes", rows, after, limit)
 
     async def _status(self, party: AnalyzerParty) -> dict[str, object]:
-        """Counts of one recipe, with nothing about any single report. No report is ever ``pending``."""
+        """Counts of one recipe, with nothing about any single report. No report is ever ``pending``. Reads counters,
+        however many reports there are."""
         task_id = party.task.task_id
         async with self._statuses.read() as tx:
             rejections, counted = await tx.rejections(task_id), await tx.counted(task_id)
@@ -87,7 +88,7 @@ class ReportHandlers:
                 "aggregated": counted,
                 "rejected": rejected,
                 "rejected_by_cause": rejections,
-                "distinct_nullifiers": await tx.accepted_count(task_id),
+                "distinct_nullifiers": counted,  # each has its own (one_report_per_nullifier)
                 "released": await tx.release_count(task_id),
             }
 
