@@ -508,7 +508,13 @@ async def test_a_broken_chain_is_told(stage: Stage) -> None:
 
 async def test_a_refusal_is_a_page_in_the_same_look(stage: Stage) -> None:
     browser = await signed_in(stage, "viewer")
-    for path, status in (("/nothing", 404), ("/questions/0", 404), ("/questions?cursor=x", 400), ("/people", 403)):
+    for path, status in (
+        ("/nothing", 404),
+        ("/questions/0", 404),
+        ("/questions?cursor=x", 400),
+        (f"/questions?cursor={2**53 + 1}", 400),
+        ("/people", 403),
+    ):
         answer = await browser.get(path)
         assert answer.status == status
         assert not Html(browser.page).wrong

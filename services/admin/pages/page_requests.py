@@ -28,6 +28,7 @@ from tacit.errors import Abort, DecodeError, UsageError, drop_frames
 from tacit.service.app import abort_of, read_body
 from tacit.service.documents.admin_people import Role
 from tacit.service.documents.openapi import IDEMPOTENCY
+from tacit.service.http.paging import page_of
 
 FORM: Final = "application/x-www-form-urlencoded"
 MOST_FIELDS: Final = 200
@@ -75,10 +76,7 @@ class PageRequest:
 
     def cursor(self) -> int:
         """The number after which a page of a list begins. Raises ``DecodeError``."""
-        text = self.request.query.get("cursor", "0")
-        if not text.isascii() or not text.isdigit() or len(text) > 16:
-            raise DecodeError("cursor must be a number")
-        return int(text)
+        return page_of(self.request)[0]
 
     async def act(self, name: str, body: Mapping[str, Any] | None = None, tag: str = "") -> web.Response:
         """Carry out the API's operation ``name`` as the person who sent the form, and return the API's answer. The
