@@ -43,6 +43,7 @@ class OwnProvider:
     subject: str = "subject-1"
     keys: list[Key] = field(default_factory=list)
     published: list[dict[str, Any]] | None = None
+    keys_status: int = 200
     claims: dict[str, Any] = field(default_factory=dict)
     discovery: dict[str, Any] = field(default_factory=dict)
     signer: Callable[[dict[str, Any]], str] | None = None
@@ -107,7 +108,7 @@ class OwnProvider:
     async def _keys(self, _request: web.Request) -> web.Response:
         self.asked.append("keys")
         own = [one.as_dict(private=False) for one in KeySet(self.keys).keys]
-        return web.json_response({"keys": own if self.published is None else self.published})
+        return web.json_response({"keys": own if self.published is None else self.published}, status=self.keys_status)
 
     async def _token(self, request: web.Request) -> web.StreamResponse:
         self.asked.append("token")

@@ -294,6 +294,14 @@ async def test_keys_are_rotated_and_those_that_are_published_no_more_open_nothin
         provider.signer, provider.published = None, [{"kty": "oct", "k": "c2VjcmV0"}, {"kty": "RSA"}, {"kty": 1}]
         await stage.clock.advance(KEPT_SECONDS)
         assert await visitor.sign_in(provider) == 401
+        assert provider.asked.count("keys") == 3, "where no key is usable, too"
+        for status in (404, 429, 203):
+            provider.keys_status = status
+            await stage.clock.advance(LOOK_SECONDS)
+            assert await visitor.sign_in(provider) == 502
+            assert "its published keys cannot be read" in visitor.page
+        provider.keys_status = 200
+        assert await visitor.sign_in(provider) == 401
 
 
 async def test_a_provider_that_is_away_slow_huge_or_strange_leaves_nothing_half_done(

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import hmac
 import json
+import math
 import re
 from base64 import b64encode
 from collections.abc import AsyncIterator, Mapping
@@ -106,7 +107,7 @@ class OpenIdClient:
         self._clock = clock
         self._insecure = insecure
         self._provider: Provider | None = None
-        self._provider_at = self._keys_at = 0.0
+        self._provider_at = self._keys_at = -math.inf
         self._keys: list[dict[str, Any]] = []
         self._reading = asyncio.Lock()
         self._failed = 0
@@ -218,15 +219,15 @@ class OpenIdClient:
         raise unauthorized()
 
     async def _read_keys(self, *, anew: bool) -> list[dict[str, Any]]:
-        """The provider's public keys. ``anew``: read them again, unless that was done less than ``LOOK_SECONDS``
-        ago."""
+        """The provider's public keys. ``anew``: read them again, unless that was done less than ``LOOK_SECONDS`` ago,
+        whatever was found. What cannot be read is read again by the next sign-in. Raises ``Abort`` (502, 503)."""
         provider = await self._discover()
         async with self._alone():
             age = self._clock.now() - self._keys_at
-            if self._keys and age < (LOOK_SECONDS if anew else KEPT_SECONDS):
+            if age < (LOOK_SECONDS if anew else KEPT_SECONDS):
                 return self._keys
-            _, document = await self._send("GET", provider.keys, {"Accept": media_types.JSON})
-            keys = document.get("keys")
+            status, document = await self._send("GET", provider.keys, {"Accept": media_types.JSON})
+            keys = document.get("keys") if status == 200 else None
             if not isinstance(keys, list) or len(keys) > MOST_KEYS:
                 raise odd("its published keys cannot be read")
             self._keys = [one for one in keys if isinstance(one, dict) and _signs(one)]
