@@ -57,6 +57,45 @@ async def test_the_answer_to_head_has_no_body_also_where_the_head_is_refused() -
         assert (await read_answer(reader, b"HEAD"))[0] == 405
 
 
+async def test_what_a_handler_writes_to_head_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def streaming(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"some")
+        await response.write_eof(b"more")
+        return response
+
+    async with served("application") as server:
+        monkeypatch.setattr(server.server.application._server, "request_handler", streaming)
+        reader, writer = await server.connect()
+        for _ in range(2):
+            writer.write(b"HEAD /elsewhere HTTP/1.1\r\nHost: a\r\n\r\n")
+            async with asyncio.timeout(PATIENCE):
+                head = await reader.readuntil(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 200 ")
+
+
+async def test_a_reader_of_a_stream_that_leaves_is_noticed_whatever_it_sent_ahead(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def streaming(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b"event")
+            await asyncio.sleep(0.01)
+
+    async with served("application") as server:
+        monkeypatch.setattr(server.server.application._server, "request_handler", streaming)
+        reader, writer = await server.connect()
+        writer.write(request() * 2)
+        async with asyncio.timeout(PATIENCE):
+            await reader.readuntil(b"event")
+        writer.write_eof()
+        await until(lambda: len(server.server.admission) == 0)
+        assert server.server.admission.turns == 0
+
+
 @asynccontextmanager
 async def _waiting(body: bytes) -> AsyncIterator[tuple[Served, asyncio.StreamReader, Connection]]:
     """A server whose only turn is taken, while the end of the body of a request to ``/later`` waits for one; its

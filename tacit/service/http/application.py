@@ -24,10 +24,12 @@ _UNSAFE = re.compile("[\r\n\0]")
 
 class AnswerWriter(AbstractStreamWriter):
     """Writes an answer. The head goes out with the first bytes of the body. ``send`` sends bytes and returns once the
-    reader keeps up; it raises ``ConnectionError`` where nobody can read them any more."""
+    reader keeps up; it raises ``ConnectionError`` where nobody can read them any more. ``to_head``: the answer is to
+    HEAD, and has no body whatever its handler writes."""
 
-    def __init__(self, send: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(self, send: Callable[[bytes], Awaitable[None]], *, to_head: bool = False) -> None:
         self._send = send
+        self._to_head = to_head
         self._head = b""
         self._chunked = self._ended = False
         self.length: int | None = None
@@ -67,6 +69,8 @@ class AnswerWriter(AbstractStreamWriter):
         await self._send(b"")
 
     def _framed(self, chunk: bytes) -> bytes:
+        if self._to_head:
+            return b""
         return b"%x\r\n%b\r\n" % (len(chunk), chunk) if self._chunked and chunk else chunk
 
     async def _write(self, data: bytes) -> None:

@@ -142,7 +142,7 @@ class Connection(asyncio.Protocol):
             self._fast = FastRequest(found[0], head, found[1], self, self.transport)
             self._fast.admit(head, body)
             return
-        self._writer = AnswerWriter(self._send)
+        self._writer = AnswerWriter(self._send, to_head=head.method == "HEAD")
         self._answer(self._application.answer(head, body, self, self._writer))
 
     def _on_wanted(self) -> None:
@@ -199,10 +199,18 @@ class Connection(asyncio.Protocol):
         if self.transport is None or self.transport.is_closing():
             raise ConnectionResetError("nobody reads the answer any more")
         self.transport.write(data)
+        if self._held and self._is_stream(data) and self._is_whole():
+            # a stream may have no end: read on behind it, or a reader that leaves is never noticed (asyncio, TLS)
+            self._is_last, self._held = True, b""
+            self._set_readable()
         if self._writable is not None:
             await asyncio.shield(self._writable)
             if self.transport is None:
                 raise ConnectionResetError("nobody reads the answer any more")
+
+    def _is_stream(self, data: bytes) -> bool:
+        """Whether the answer of which ``data`` was sent last has come in several parts."""
+        return self._writer is not None and self._writer.output_size > len(data)
 
     def _end_turn(self, *, again: bool, broken: bool) -> None:
         """The request was answered, or never will be. If it was not whole the connection is kept until its sender has
