@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from infra.base.service_names import kind_of
 from infra.stacks.new_layout import create_layout
 from infra.stacks.options import StackOptions
-from infra.tools.documents.loaded_lines import LIMITS, ROOT, Loaded, loaded, loaded_table, with_table
+from infra.tools.documents.loaded_lines import LIMITS, ROOT, Loaded, counted_lines, loaded, loaded_table, with_table
 from tacit.adapters.system import OsEntropy, SystemClock
 
 
@@ -20,6 +21,23 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Loaded]:
     layout = create_layout(folder, StackOptions(witnesses=1), OsEntropy(), SystemClock().now())
     configs = {kind_of(name): path for name, path in layout.configs.items()}
     return {process: loaded(process, configs.get(process)) for process in LIMITS}
+
+
+def test_lines_of_code_and_docstrings_count_and_comments_do_not(tmp_path: Path) -> None:
+    file = tmp_path / "module.py"
+    file.write_text('''"""A module.
+
+# a heading in a docstring
+"""
+
+# why
+X = (
+    # of the first
+    1,  # one
+    "#",
+)
+''')
+    assert counted_lines(file) == 7
 
 
 def by_package(lines: Mapping[str, int]) -> str:

@@ -1,7 +1,8 @@
 """What each process loads of this project: the limits, how they are measured, and their table in the documents.
 
 Whoever audits a party reads what its process loads. The lines are counted in a fresh process, with every module of this
-project that is in ``sys.modules``, whatever imported it.
+project that is in ``sys.modules``, whatever imported it. Code and docstrings count; blank lines and lines that hold
+only a comment do not, so that a limit that only goes down never speaks against a comment.
 """
 
 from __future__ import annotations
@@ -9,8 +10,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from infra.base.service_names import MODULES
@@ -34,17 +37,17 @@ class Limit:
 
 
 LIMITS: Mapping[str, Limit] = {
-    "relay": Limit("relay.app", 8_400, 9_800),
-    "attester": Limit("attester.app", 9_700, 11_200),
-    "issuer": Limit("services.issuer.app", 10_000, 11_400),
-    "gateway": Limit("services.gateway.app", 12_300, 13_800),
-    "witness": Limit("services.witness.app", 10_200, 11_700),
-    "helper": Limit("services.helper.app", 32_500, 34_500),
-    "leader": Limit("services.leader.app", 36_100, 38_000),
-    "collector": Limit("services.collector.app", 31_000, 32_500),
-    "recipe_server": Limit("recipe_server.app", 29_300, 30_800),
-    "agent": Limit("client_agent.agent", 23_900),
-    "admin": Limit("services.admin.app", 50_900, 51_500),
+    "relay": Limit("relay.app", 6_800, 7_900),
+    "attester": Limit("attester.app", 7_900, 9_100),
+    "issuer": Limit("services.issuer.app", 8_100, 9_200),
+    "gateway": Limit("services.gateway.app", 9_900, 11_100),
+    "witness": Limit("services.witness.app", 8_200, 9_500),
+    "helper": Limit("services.helper.app", 25_900, 27_500),
+    "leader": Limit("services.leader.app", 28_900, 30_400),
+    "collector": Limit("services.collector.app", 24_700, 25_900),
+    "recipe_server": Limit("recipe_server.app", 23_400, 24_600),
+    "agent": Limit("client_agent.agent", 19_100),
+    "admin": Limit("services.admin.app", 39_900, 40_400),
 }
 """By process. A limit only goes down: lower it after a change that loads less."""
 
@@ -101,9 +104,19 @@ def loaded(process: str, config: Path | None = None) -> Loaded:
     return Loaded(imported, *serving)
 
 
+@cache
+def counted_lines(file: Path) -> int:
+    """The lines of a Python file, without those that are blank or hold only a comment."""
+    with tokenize.open(file) as opened:
+        lines = opened.readlines()
+    comments = [one.start for one in tokenize.generate_tokens(iter(lines).__next__) if one.type == tokenize.COMMENT]
+    alone = sum(1 for row, column in comments if not lines[row - 1][:column].strip())
+    return sum(1 for line in lines if line.strip()) - alone
+
+
 def _lines(files: Mapping[str, str | None]) -> dict[str, int]:
     return {
-        name: Path(file).read_bytes().count(b"\n")
+        name: counted_lines(Path(file))
         for name, file in files.items()
         if file is not None and name.partition(".")[0] in PACKAGES
     }
