@@ -19,12 +19,12 @@ from client_agent.deciding import AgentEnv, Decider, Decision, may_pass
 from client_agent.device_log import DeviceLog
 from client_agent.journal import AgentStore, Entry, Fact, State, note
 from client_agent.oblivious import ObliviousClient
-from client_agent.panprivate.watches import Watches
 from client_agent.resting import RestingTransport
 from client_agent.seen_leaves import over_epoch
 from client_agent.supervision import unusable, words_of
 from client_agent.upload import Uploader
 from client_agent.wallet import AttestedDevice, TokenWallet
+from client_agent.watching import Watching, open_watches
 from tacit import ohttp
 from tacit.backoff import NEVER, Backoff, uniform
 from tacit.codec import b64url
@@ -60,7 +60,7 @@ class Agent:
         store: AgentStore,
         source: DataSource,
         device: AttestedDevice,
-        watches: Watches | None = None,
+        watches: Watching | None = None,
     ) -> None:
         """``watches`` keeps the states of watched events (None: in memory only). Raises ``DecodeError`` if a pinned key
         is malformed."""
@@ -79,8 +79,7 @@ class Agent:
         self._wallet = TokenWallet(
             store, deps.transport, config.attester_url, device, deps.clock, deps.entropy, config.timing
         )
-        in_memory = Watches(None, deps.clock, deps.entropy, work=policy.max_watch_work, policy=policy)
-        self._watches = in_memory if watches is None else watches
+        self._watches = open_watches(None, deps.clock, deps.entropy, policy) if watches is None else watches
         self._watches.is_over = self._client.vouched.is_over
         self._models: RoundModels | None = None
         trainer: Trains | None = None
@@ -114,7 +113,7 @@ class Agent:
         return self._models
 
     @property
-    def watches(self) -> Watches:
+    def watches(self) -> Watching:
         """The states of watched events, for the code that drives them by the clock (``panprivate.listening``)."""
         return self._watches
 

@@ -15,6 +15,7 @@ from client_agent.coin import coin
 from client_agent.data import audience
 from client_agent.data.sources import READ_SECONDS, Ask, DataSource, Reading, Value, read
 from client_agent.journal import AgentStore, Fact, note
+from client_agent.watching import Watching
 from tacit.extension_points import WATCHED_STATE
 from tacit.logview.live import LiveLog
 from tacit.methods.base.method import Answer, Measurement
@@ -168,23 +169,11 @@ def _trouble(recipe: Recipe, reading: Reading) -> str:
     return f"{question.metric}: {why}" if why else ""
 
 
-class States(Protocol):
-    """The states that a device keeps of watched events (``client_agent.panprivate.watches``)."""
-
-    def expect(self, recipe: Recipe) -> None:
-        """Watch for the recipe from now on, unless that is done already."""
-        ...
-
-    def state(self, recipe: Recipe) -> bytes:
-        """The state from which the recipe's answer is made: the kept one, or that before the first step."""
-        ...
-
-
 class KeptStates:
     """States of watched events. They are read when the recipe's interval begins and no sooner, so that all steps are
     over."""
 
-    def __init__(self, watches: States) -> None:
+    def __init__(self, watches: Watching) -> None:
         self._watches = watches
 
     def check(self, recipe: Recipe) -> None:

@@ -17,9 +17,9 @@ from client_agent.config import AgentConfig
 from client_agent.data.sources import DataSource, Learner
 from client_agent.hints import hints_of
 from client_agent.journal import AgentStore, Fact
-from client_agent.panprivate.listening import keep_watches
 from client_agent.runner import Report, Watch, clock_of, keep_running, open_agent
 from tacit.adapters.system import OsEntropy, SystemClock
+from tacit.extension_points import WATCHED_STATE
 from tacit.ports import Clock
 
 
@@ -56,7 +56,10 @@ async def at_work(
         report(Fact.STATE_TROUBLE.value, {"detail": words})
 
     hints = hints_of(config, clock, OsEntropy())
-    async with keep_watches(agent.watches, config.state_dir, clock, config.timing.tick_seconds, in_trouble):
+    async with contextlib.AsyncExitStack() as stack:
+        if keep_watches := WATCHED_STATE.get("keep-watches"):
+            ticks = config.timing.tick_seconds
+            await stack.enter_async_context(keep_watches(agent.watches, config.state_dir, clock, ticks, in_trouble))
         await keep_running(agent, clock, config.timing.poll_seconds, stop, watch, hints)
 
 

@@ -23,9 +23,8 @@ from client_agent.data.sources import DataSource, Learner, open_source
 from client_agent.deciding import AgentEnv
 from client_agent.hints import Hints, check_broker
 from client_agent.journal import AgentStore, Entry, Fact, Trouble
-from client_agent.panprivate.state_files import FOLDER
-from client_agent.panprivate.watches import Watches
 from client_agent.store import SqlAgentStore
+from client_agent.watching import open_watches
 from tacit.adapters.databases.watermark import DoubtfulError, Watermark
 from tacit.adapters.disk.files import read_bounded
 from tacit.adapters.disk.folder_lock import alone_in
@@ -132,9 +131,7 @@ async def open_agent(
         store = RememberedStore(await open_store(config, own_clock))
         stack.push_async_callback(store.close)
         deps = AgentEnv(own_clock, entropy or OsEntropy(), transport, learner)
-        watches = Watches(
-            config.state_dir / FOLDER, deps.clock, deps.entropy, work=policy.max_watch_work, policy=policy
-        )
+        watches = open_watches(config.state_dir, deps.clock, deps.entropy, policy)
         stack.callback(watches.close)
         try:
             agent = Agent(config, policy, deps, store, data, device, watches)

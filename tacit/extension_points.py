@@ -191,13 +191,16 @@ STATE_KEYS: Final[ByName[Any]] = ByName(
 
 WATCHED_STATE: Final[ByName[Any]] = ByName(
     {
+        "watches": "client_agent.panprivate.watches:Watches",
+        "folder": "client_agent.panprivate.state_files:FOLDER",
+        "keep-watches": "client_agent.panprivate.listening:keep_watches",
         "plan-of": "client_agent.panprivate.recipes:plan_of",
         "side-of": "client_agent.panprivate.recipes:watched_side",
         "watch": "client_agent.panprivate.watch:EventWatch",
         "erase-file": "client_agent.panprivate.slots:erase_file",
     }
 )
-"""What a device needs of it, once it watches an event or holds a file of a state."""
+"""What a device needs of it: to watch, and what it needs once it watches an event or holds a file of a state."""
 
 MODEL_TRAINING: Final[ByName[Any]] = ByName(
     {

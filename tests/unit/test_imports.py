@@ -52,7 +52,7 @@ FEATURES = {
     "pan-private": (
         r"(\w+\.)*(panprivate|pan_private|pan_private_single|watch_work|watched_outlook)(\.\w+)*"
         r"|tacit\.rules\.watching|tacit\.models\.interfaces\.watched|tacit\.aggregator\.state_keys",
-        4,
+        1,
     ),
     "shuffled": (r"(\w+\.)*(shuffler|shuffled\w*)(\.\w+)*", 7),
     "search": (r"(\w+\.)*(succinct|succinct_histogram|prefix_rounds|search\w*)(\.\w+)*", 7),

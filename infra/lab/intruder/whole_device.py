@@ -14,12 +14,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from client_agent.agent import Agent
 from client_agent.cached_store import RememberedStore
 from client_agent.journal import Fact, Trouble
 from client_agent.panprivate.listening import listening, tell
 from client_agent.panprivate.state_files import FOLDER
+from client_agent.panprivate.watches import Watches
 from infra.lab.intruder.attackers import ATTACKERS, Attacker, BestFeature
 from infra.lab.intruder.traces import ONCE, CountedEntropy, Moment, Moments, SeenDisk, Trace, mark_unread
 from infra.lab.kit.clock import SimClock
@@ -54,7 +56,8 @@ async def lived(
     report was sent. Raises ``ValueError`` for a recipe that watches no event."""
     async with contextlib.AsyncExitStack() as stack:
         for home, _ in homes:
-            await stack.enter_async_context(listening(home.agent.watches, home.folder, _no_trouble))
+            watches = cast(Watches, home.agent.watches)
+            await stack.enter_async_context(listening(watches, home.folder, _no_trouble))
         lives = [_Life(home, _step_seconds(home), events, leak) for home, events in homes]
         await _live(lives, Moment.TOLD in moments, Moment.STEP in moments)
     return [life.trace for life in lives]
