@@ -206,7 +206,10 @@ class JobWork:
         return LeaderJob.joined(jobs), rejections
 
     async def _send(self, party: Party, job: JobRow) -> int:
-        state, request = await self._sent_request(party, job)
+        try:
+            state, request = await self._sent_request(party, job)
+        except PreparationError as error:
+            return await self._retry(party, job, job.location, str(error))
         try:
             answer = await self._exchange(party, job, request)
         except TransportError:
@@ -251,13 +254,16 @@ class JobWork:
 
     async def _sent_request(self, party: Party, job: JobRow) -> tuple[LeaderJob, bytes]:
         """Verification states and exact request of a sent job, computed again if this process does not have them.
-        Raises ``Fatal`` if other bytes come out, which are not to be sent (P14)."""
+        Raises ``Fatal`` if other bytes come out, which are not to be sent (P14), or none ever will; and
+        ``PreparationError`` for want of memory or of a file, which passes."""
         known = self._states.get(job.job_id)
         if known is not None:
             return known
         try:
             state, _ = await self._prepare(party, job.seqs, [], again=True)
         except PreparationError as error:
+            if isinstance(error.__cause__, MemoryError | OSError):
+                raise
             raise Fatal("the reports of a sent job cannot be prepared any more") from error
         request = encode_request(party.task, state, job.batch_id)
         if hashlib.sha256(request).digest() != job.digest:

@@ -19,6 +19,7 @@ from infra.lab.kit.network import DUPLICATE, LOSE_REQUEST, LOSE_RESPONSE, Fault,
 from infra.lab.kit.reports import TaskKit, make_task_kit
 from services.helper import app as helper_app
 from services.leader import app as leader_app
+from services.leader import work
 from tacit.messages import Report, Role, UploadRequest
 from tacit.ports import HttpResponse, TransportError
 from tacit.task import BatchClose
@@ -167,6 +168,32 @@ async def test_job_whose_reports_changed_at_rest_stays_and_holds_up_nothing(tmp_
         await pair.work()
         counts = await pair.status(Role.LEADER)
         assert (counts["aggregated"], counts["jobs"]) == (1, {"done": 1, "sent": 1})
+
+
+async def test_a_sent_job_that_lacks_memory_is_shown_with_that_and_goes_on_when_there_is_some(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports = KIT.reports(8)
+
+    def failing(*_: Any, **__: Any) -> Any:
+        raise MemoryError
+
+    async with pair_of(tmp_path, KIT) as pair:
+        await pair.upload([reports.valid(1) for _ in range(5)])
+        pair.network.partition(KIT.task.configuration.helper_aggregator_endpoint)
+        await pair.work()
+        await pair.start(Role.LEADER)
+        pair.network.heal()
+        with monkeypatch.context() as patch:
+            patch.setattr(work, "prepare_leader", failing)
+            await pair.clock.advance(61)
+            await pair.work()
+            (job,) = (await pair.status(Role.LEADER))["failing_jobs"]
+            assert (job["state"], job["cause"]) == ("sent", "MemoryError")
+        await pair.clock.advance(3601)
+        await pair.work()
+        counts = await pair.status(Role.LEADER)
+        assert (counts["aggregated"], counts["jobs"], counts["failing_jobs"]) == (5, {"done": 1}, [])
 
 
 @pytest.mark.parametrize(
