@@ -149,6 +149,7 @@ class Admission:
         self, handle: ConnectionHandle, address: str, now: float, *, known: bool = False
     ) -> ConnectionRecord | None:
         """Register a new connection; ``None`` where there is no room for it."""
+        # room is made before the newcomer counts, else it could be chosen itself
         if self._count >= self._connections and not self._make_room(now):
             return None
         key = None if known else source_of(address)
@@ -166,6 +167,7 @@ class Admission:
         old, new = record.source, self._source(key)
         del old.phases[record.phase][record]
         new.phases[record.phase][record] = None
+        # the turn and the bytes go with it, else the old source would hold them for ever
         for source, sign in ((old, -1), (new, 1)):
             source.turns += sign * record.has_turn
             source.held += sign * record.held
@@ -177,7 +179,7 @@ class Admission:
 
     def depart(self, record: ConnectionRecord, now: float) -> None:
         """Remove a connection that has ended."""
-        if record.gone:
+        if record.gone:  # it was cut, and now its transport says so as well
             return
         record.gone = True
         del record.source.phases[record.phase][record]
@@ -195,10 +197,12 @@ class Admission:
         if record.phase is Phase.IDLE:
             record.headed = False
             self._enter(record, Phase.RECEIVING, now)
+        # its own bytes count first, so the newcomer may be the one that is cut
         self._hold(record, size)
         self._shed_enough(now)
         if record.gone:
             return False
+        # nobody overtakes a request of the same source that waits already
         if not record.source.phases[Phase.WAITING] and self._has_turn_for(record.source):
             self._take_turn(record)
             return True
@@ -217,6 +221,7 @@ class Admission:
             return
         if headed and not record.headed:
             record.headed, record.since = True, now
+        # without its turn again: bytes of a body may take minutes to come, and hold nothing
         self._end_turn(record)
         self._give_turns(now)
 
@@ -233,6 +238,7 @@ class Admission:
 
     def stalled(self, record: ConnectionRecord, size: int, now: float) -> None:
         """Record that ``size`` bytes of an answer wait for their reader, which holds no turn from now on."""
+        # also for a record that is not ``WORKING``: what was answered early may be left unread as well
         record.cut_at = now + self.limits.grace_seconds + size / self.limits.least_rate
         if record.gone or record.phase not in (Phase.WORKING, Phase.SENDING):
             return
@@ -254,6 +260,7 @@ class Admission:
         for source in list(self._sources.values()):
             for phase in Phase:
                 for record in list(source.phases[phase]):
+                    # one that was cut may have given its turn to another, which is then in a later phase
                     if record.gone or record.phase is not phase:
                         continue
                     if phase is Phase.WAITING:
@@ -286,6 +293,7 @@ class Admission:
     def _make_room(self, now: float) -> bool:
         """Cut a connection of a source that has the most; False if every connection is being answered."""
         for sources in (*self._crowded.highest(), self._known_sources()):
+            # a bounded look: finding the best of all would take longer the more attackers there are
             able = islice((source for source in sources if next(source.spared(), None) is not None), LOOKS)
             chosen = max(able, key=lambda source: bool(source.phases[Phase.IDLE]), default=None)
             if chosen is not None:
@@ -299,6 +307,7 @@ class Admission:
 
     def _shed_heaviest(self, now: float) -> bool:
         """Cut the connection that holds the most bytes, of a source that holds the most."""
+        # ranks are bit lengths of bytes: they change seldom, and are right within a factor of two
         for sources in (*self._heavy.highest(), self._known_sources()):
             for source in sources:
                 record = max(source.spared(), key=lambda one: one.held, default=None)
@@ -339,6 +348,7 @@ class Admission:
     def _give_turns(self, now: float) -> None:
         """Give free turns to waiting sources, one each in turn."""
         passed = 0
+        # a source without a free share is passed over, not waited for
         while passed < len(self._queue) and self._turns < self.limits.requests:
             source = next(iter(self._queue))
             self._queue.move_to_end(source)
@@ -355,6 +365,7 @@ class Admission:
             self._queue.pop(source, None)
 
     def _proceed(self, record: ConnectionRecord, now: float, *, late: bool) -> None:
+        # its deadlines stood still while it waited for us
         record.since += now - record.waiting_since
         self._enter(record, Phase.RECEIVING, record.since)
         self._take_turn(record)

@@ -35,9 +35,11 @@ def unauthorized() -> Abort:
 def require_bearer(request: Asking, *digests: bytes) -> int:
     """The position in ``digests`` of the token that the request carries. Raises ``Abort`` (401), the same for every
     cause."""
+    # two fields would be joined by some proxies and cut by others: both are refused
     values = request.headers.getall("Authorization", [])
     scheme, _, presented = values[0].partition(" ") if len(values) == 1 else ("", "", "")
     actual = token_digest(presented.encode("utf-8", "surrogateescape"))
+    # every digest is compared, so the time tells nothing of the position of the right one
     matches = [index for index, digest in enumerate(digests) if hmac.compare_digest(actual, digest)]
     if scheme.lower() != "bearer" or not presented or not matches:
         raise unauthorized()

@@ -80,8 +80,10 @@ class Callers:
         asked = {role: self._roles[role] for role in roles if self.guards(role)}
         shown = certificate_names(request)
         fitting = {role: one for role, one in asked.items() if not one.names or one.names & shown}
+        # a certificate of another name is worth a line for the operator; no certificate at all is every stranger
         if shown and not fitting and asked:
             self._refuse(next(iter(asked)), shown)
+        # a role that is known by its certificate alone needs no token: the handshake has proved it
         for role, one in fitting.items():
             if one.tokens is None:
                 vouch(request)

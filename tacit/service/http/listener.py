@@ -63,6 +63,7 @@ class TlsListener:
                 try:
                     raw, address = await loop.sock_accept(listening)
                 except OSError as error:
+                    # it was closed; anything else (no descriptors left) passes, and a busy loop would not help
                     if error.errno in {errno.EBADF, errno.EINVAL}:
                         return
                     await asyncio.sleep(PAUSE_SECONDS)
@@ -71,6 +72,7 @@ class TlsListener:
 
     def _admit(self, raw: socket.socket, address: str) -> None:
         connection = self._server()
+        # before the handshake, which costs more than all else that a stranger can ask for
         if not connection.arrive(address, raw):
             raw.close()
             return
@@ -87,6 +89,7 @@ class TlsListener:
             OSError,
             asyncio.CancelledError,
         ):  # from clients that do not speak TLS, or hang up; ssl.SSLError is an OSError
+            # asyncio reports a connection to its protocol only after the handshake, so nobody else tells it
             connection.connection_lost(None)
             with contextlib.suppress(OSError):
                 raw.close()

@@ -52,6 +52,7 @@ class _LiveFile(Generic[Held]):
         self._path = path
         self._read = read
         self._trouble = ""
+        # noted before it is read: a change in between shows as another state, and is read again
         self._note(_state_of(path))
         self._held = read(path)
 
@@ -78,6 +79,7 @@ class _LiveFile(Generic[Held]):
         log = get_logger("tokens")
         try:
             value = self._read(self._path)
+        # a half-written file must not lock out callers whose token is still in force
         except (UsageError, OSError) as error:
             why = error if isinstance(error, UsageError) else f"{self._path}: {error.strerror or 'cannot be read'}"
             trouble = f"bearer tokens: the new content of a file cannot be used, the old one stays in use: {why}"

@@ -28,6 +28,7 @@ def page_of(request: web.Request) -> tuple[int, int]:
 def _counted(text: str | None, name: str, default: int, least: int, most: int) -> int:
     if text is None:
         return default
+    # ``int`` takes digits of every script, signs, spaces and underscores, and is quadratic in long ones
     if not text.isascii() or not text.isdigit() or len(text) > 16 or not least <= int(text) <= most:
         raise DecodeError(f"{name} takes a number from {least} to {most}")
     return int(text)

@@ -23,6 +23,7 @@ class Answer(NamedTuple):
 
 def problem_answer(abort: Abort) -> Answer:
     """The RFC 9457 document of ``abort``: type, title, status, detail, taskid and the extension members."""
+    # the members of RFC 9457 last: no extension can replace one
     document: dict[str, object] = {**abort.extensions, "type": abort.type, "status": abort.status}
     document["title"] = abort.title or phrase_of(abort.status)
     if abort.detail:

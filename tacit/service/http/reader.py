@@ -157,6 +157,7 @@ class Reader:
         that its connection may last."""
         start = 0  # of the body
         if not self.headed:
+            # empty lines before a request are ours to skip; the parser would take bare CR and LF, too
             if self._raw in {b"", b"\r"}:
                 data = _LINE_ENDS.sub(b"", self._raw + data)
                 self._raw = b""
@@ -169,6 +170,7 @@ class Reader:
             start = len(self._raw) - begun
         self._received += len(data) - start
         self._parse(data)
+        # chunk sizes, extensions and trailers cost bytes of which no limit of a body knows
         framing = self._received - self.body.size if self.headed and self._left is None else 0
         if framing > MOST_HEAD + FRAMING_PER_BODY * self.body.size or len(self._raw) >= MOST_HEAD + len(_BLANK):
             self._break()
@@ -246,6 +248,7 @@ class Reader:
             return
         if authority is not None:  # the target's, whatever the field says (RFC 9112, section 3.2.2)
             head.fields[b"host"] = [authority]
+        # asked now, since a handler may answer before the body has come
         head.close = not self._parser.should_keep_alive()
         self.head = head
         try:

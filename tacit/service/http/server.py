@@ -41,6 +41,7 @@ class Server:
     def _sweep(self) -> None:
         self._sweeping = None
         self.admission.sweep(self._loop.time())
+        # no timer while nobody is connected: an idle service sleeps
         if len(self.admission):
             self._sweeping = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 

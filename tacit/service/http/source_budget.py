@@ -40,11 +40,13 @@ class SourceBudget:
     def _left(self, source: str, now: float) -> float:
         """Bytes that the source has used and not regained yet."""
         since, spent = self._spent.get(source, (now, 0.0))
+        # a clock that steps back gives nothing back
         return max(0.0, spent - max(0.0, now - since) * self._per_minute / MINUTE)
 
     def _forget(self, now: float) -> None:
         while self._spent:
             since, _ = next(iter(self._spent.values()))
+            # in the order of their last spending, so the first that is recent ends the search
             if now - since < MINUTE and len(self._spent) < SOURCES:
                 return
             self._spent.popitem(last=False)
