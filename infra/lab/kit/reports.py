@@ -29,7 +29,6 @@ from tacit.messages import (
     TaskConfiguration,
     TaskExtension,
 )
-from tacit.panprivate.elgamal import PrivateKey
 from tacit.ports import Entropy
 from tacit.roles import client
 from tacit.task import BatchClose, Task, verify_key_of
@@ -88,7 +87,7 @@ class TaskKit:
     key_pairs: dict[Role, hpke.KeyPair] = field(repr=False)
     verify_key_seed: bytes = field(repr=False)
     issuer_key: IssuerKey = field(repr=False)
-    state_keys: dict[Role, PrivateKey] = field(default_factory=dict, repr=False)
+    state_keys: dict[Role, Any] = field(default_factory=dict, repr=False)
     """The state keys of a pan-private task's aggregators; otherwise empty."""
 
     @property
