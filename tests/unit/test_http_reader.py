@@ -183,3 +183,22 @@ def test_random_bytes_behind_a_hot_line_never_raise(seed: int) -> None:
     for _ in range(100):
         for pieces in ([LINES[0], draw.randbytes(draw.randrange(200))], [draw.randbytes(draw.randrange(200))]):
             assert by_reader(pieces).kind in OUTCOMES
+
+
+def test_of_requests_sent_ahead_each_byte_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[int] = []
+    parse = Reader._parse
+
+    def count(reader: Reader, data: bytes) -> None:
+        parsed.append(len(data))
+        parse(reader, data)
+
+    monkeypatch.setattr(Reader, "_parse", count)
+    one = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-test\r\nContent-Length: 5\r\n\r\nhello"
+    reader, rest, count_of_requests = Reader(_begin, lambda: None), one * 100, 0
+    while rest:
+        rest = reader.feed(rest)
+        assert reader.whole
+        reader.next()
+        count_of_requests += 1
+    assert (count_of_requests, sum(parsed)) == (100, len(one) * 100)

@@ -168,18 +168,21 @@ class Reader:
             end = self._raw.find(_BLANK, max(0, begun + 1 - len(_BLANK)))
             self._raw = self._raw[: end + len(_BLANK)] if end >= 0 else self._raw
             start = len(self._raw) - begun
-        self._received += len(data) - start
-        self._parse(data)
+            self._parse(data[:start])
+        # the parser gets no byte of another request: to parse all that was sent ahead, again for each of them, would
+        # take a time that grows with the square of their number
+        end = len(data) if self._left is None else start + self._left
+        body, rest = data[start:end], data[end:]
+        self._received += len(body)
+        if body:
+            self._parse(body)
         # chunk sizes, extensions and trailers cost bytes of which no limit of a body knows
         framing = self._received - self.body.size if self.headed and self._left is None else 0
         if framing > MOST_HEAD + FRAMING_PER_BODY * self.body.size or len(self._raw) >= MOST_HEAD + len(_BLANK):
             self._break()
         if self._left is None or not self.headed:
             return b""
-        rest = data[start + self._left :]
-        self._left -= len(data) - start - len(rest)
-        if rest:  # the parser has read on, whose callbacks were not heard
-            self._parser = httptools.HttpRequestParser(self)
+        self._left -= len(body)
         return rest
 
     def _parse(self, data: bytes) -> None:
