@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -10,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from tacit.service.http.connection import Connection
+from tacit.service.http.listener import TlsListener
 from tacit.service.http.reader import MOST_UNWANTED
 from tests.kit.probe_server import PATIENCE, Served, read_answer, request, served, until
 
@@ -146,3 +149,16 @@ async def test_a_request_that_was_answered_early_is_not_answered_again_when_it_h
         assert connection._is_last
         assert connection._answering is None
         assert sorted(server.counted) == [("/", 200), ("/later", 413)]
+
+
+async def test_a_handshake_that_has_not_begun_ends_when_its_listener_closes() -> None:
+    async with served("fast") as server:
+        admission, (ours, theirs) = server.server.admission, socket.socketpair()
+        ours.setblocking(False)
+        with theirs:
+            listener = TlsListener(server.server, [], ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+            listener._admit(ours, "192.0.2.1")
+            assert len(admission) == 1
+            listener.close()
+            await until(lambda: len(admission) == 0)
+            assert theirs.recv(1) == b""

@@ -16,6 +16,7 @@ import errno
 import socket
 import ssl
 from collections.abc import Sequence
+from functools import partial
 
 from tacit.service.http.connection import Connection
 from tacit.service.http.server import Server
@@ -78,18 +79,24 @@ class TlsListener:
             return
         task = asyncio.get_running_loop().create_task(self._greet(connection, raw))
         self._greeting.add(task)
-        task.add_done_callback(self._greeting.discard)
+        task.add_done_callback(partial(self._greeted, connection, raw))
+
+    def _greeted(self, connection: Connection, raw: socket.socket, task: asyncio.Task[None]) -> None:
+        self._greeting.discard(task)
+        if task.cancelled():  # perhaps before it began, so it cannot clean up by itself
+            _give_up(connection, raw)
 
     async def _greet(self, connection: Connection, raw: socket.socket) -> None:
         seconds = self._server.admission.limits.head_seconds
         loop = asyncio.get_running_loop()
         try:
             await loop.connect_accepted_socket(lambda: connection, raw, ssl=self._tls, ssl_handshake_timeout=seconds)
-        except (
-            OSError,
-            asyncio.CancelledError,
-        ):  # from clients that do not speak TLS, or hang up; ssl.SSLError is an OSError
-            # asyncio reports a connection to its protocol only after the handshake, so nobody else tells it
-            connection.connection_lost(None)
-            with contextlib.suppress(OSError):
-                raw.close()
+        except OSError:  # from clients that do not speak TLS, or hang up; ssl.SSLError is one
+            _give_up(connection, raw)
+
+
+def _give_up(connection: Connection, raw: socket.socket) -> None:
+    # asyncio reports a connection to its protocol only after the handshake, so nobody else tells it
+    connection.connection_lost(None)
+    with contextlib.suppress(OSError):
+        raw.close()
