@@ -350,9 +350,6 @@ class Walk:
         for client in self.clients:
             if any(one.kind == "events" for one in client.sent):
                 client.wire.leave()
-                if self.stopped:
-                    # a server that stops ends its streams itself, whether or not it sees their readers leave
-                    await client.connection.finish(0.0)
         quiet = 0
         for _ in range(3_000):
             busy = [client.wire for client in self.clients if client.wire.unread or client.wire.has_more]

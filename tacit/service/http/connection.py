@@ -280,6 +280,7 @@ class Connection(asyncio.Protocol):
         self._is_last = True
         if self._answering is None or self._is_whole():  # else it is a part of the body that waits for its turn
             self._held = b""
+            self._set_readable()  # else nobody would see that the reader of a stream leaves
         if self._answering is None and self.transport is not None:
             self.transport.close()
 
