@@ -223,7 +223,8 @@ async def read_body(request: web.Request, limit: int, media_type: str | None = N
     (``tacit.service.http.admission``).
     """
     if media_type is not None:
-        require_media_type(request.headers, media_type)
+        headers = request.headers
+        require_media_type(headers.getall("Content-Type", ()), media_type, headers.getall("Content-Encoding", ()))
     if request.content_length is not None and request.content_length > limit:
         raise too_large(limit)
     body = request.content

@@ -182,7 +182,9 @@ class Connection(asyncio.Protocol):
         reader = self._reader
         answer = await self._serving.answer(self._fast, reader.refusal, reader.body, self.late)
         again = self.may_go_on()
-        await self._send(self._encoded(answer, last=not again))
+        self._write(self._encoded(answer, last=not again))
+        if self._writable is not None:
+            await self._drained()
         return again
 
     def _encoded(self, answer: Answer, *, last: bool) -> bytes:
@@ -196,13 +198,19 @@ class Connection(asyncio.Protocol):
 
     async def _send(self, data: bytes) -> None:
         """Send ``data``, and wait until its reader keeps up. Raises ``ConnectionError`` if there is none."""
-        if self.transport is None or self.transport.is_closing():
-            raise ConnectionResetError("nobody reads the answer any more")
-        self.transport.write(data)
+        self._write(data)
         if self._held and self._is_stream(data) and self._is_whole():
             # a stream may have no end: read on behind it, or a reader that leaves is never noticed (asyncio, TLS)
             self._is_last, self._held = True, b""
             self._set_readable()
+        await self._drained()
+
+    def _write(self, data: bytes) -> None:
+        if self.transport is None or self.transport.is_closing():
+            raise ConnectionResetError("nobody reads the answer any more")
+        self.transport.write(data)
+
+    async def _drained(self) -> None:
         if self._writable is not None:
             await asyncio.shield(self._writable)
             if self.transport is None:
@@ -235,7 +243,7 @@ class Connection(asyncio.Protocol):
         self._admission.answered(record, now, linger=last and (broken or not whole))
         if self._held:
             self._loop.call_soon(self._next)
-        else:
+        elif not self._readable:
             self._set_readable()
 
     def _next(self) -> None:

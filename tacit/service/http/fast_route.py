@@ -89,8 +89,9 @@ class FastRequest:
         """Decide by its head whether the body may come. Raises what ``FastRoute.admit`` raises, and ``Abort``."""
         route = self.route
         self.respond = route.admit(self)
-        require_media_type(self.headers, route.media_type)
-        if int(head.fields.get(b"content-length", ("0",))[0]) > route.limit:
+        fields = head.fields
+        require_media_type(fields.get(b"content-type", ()), route.media_type, fields.get(b"content-encoding", ()))
+        if b"content-length" in fields and int(fields[b"content-length"][0]) > route.limit:
             raise too_large(route.limit)
         body.limit = route.limit
 
@@ -121,11 +122,10 @@ class Serving:
     date: Callable[[], str] = field(repr=False)
 
 
-def require_media_type(fields: Fields, media_type: str) -> None:
-    """Raise ``Abort`` (415) unless a request with these fields has one Content-Type, which says ``media_type``, and its
-    Content-Encoding names no coding but ``identity``."""
-    found, codings = fields.getall("Content-Type", []), fields.getall("Content-Encoding", [])
-    coded = any(coding.lower() != "identity" for coding in codings)
+def require_media_type(found: Sequence[str], media_type: str, codings: Sequence[str]) -> None:
+    """Raise ``Abort`` (415) unless a request whose Content-Type fields are ``found`` has one, which says
+    ``media_type``, and its Content-Encoding fields ``codings`` name no coding but ``identity``."""
+    coded = bool(codings) and any(coding.lower() != "identity" for coding in codings)
     if len(found) != 1 or coded or not media_types.is_a(found[0], media_type):
         raise status_abort(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body must be {media_type}")
 
@@ -133,15 +133,14 @@ def require_media_type(fields: Fields, media_type: str) -> None:
 def encode_answer(answer: Answer, date: str, *, last: bool, to_head: bool = False) -> bytes:
     """An answer as it is sent, with the fields that every answer has; ``last``: the connection ends with it;
     ``to_head``: to HEAD, so without its body. Raises ``ValueError`` for a field that would end early."""
-    lines = [_LINES[answer.status]]
-    lines += [f"{name}: {value}\r\n" for name, value in answer.headers.items()]
-    if sum(map(len, map(_ENDS.findall, lines))) != 2 * len(lines):
+    fields = "".join([f"{name}: {value}\r\n" for name, value in answer.headers.items()])
+    if not fields.count("\r") == fields.count("\n") == len(answer.headers) or "\0" in fields:
         raise ValueError("a field of an answer has a line end")
-    lines.append(f"Date: {date}\r\nContent-Length: {len(answer.body)}\r\n{_ALWAYS}")
-    lines.append("Connection: close\r\n\r\n" if last else "\r\n")
-    return "".join(lines).encode() + (b"" if to_head else answer.body)
+    end = "Connection: close\r\n\r\n" if last else "\r\n"
+    length = len(answer.body)
+    head = f"{_LINES[answer.status]}{fields}Date: {date}\r\nContent-Length: {length}\r\n{_ALWAYS}{end}"
+    return head.encode() if to_head else head.encode() + answer.body
 
 
 _LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n" for status in HTTPStatus}
 _ALWAYS = "Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n"
-_ENDS = re.compile("[\r\n\0]")

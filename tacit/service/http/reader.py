@@ -26,6 +26,8 @@ FRAMING_PER_BODY = 8
 MOST_UNWANTED = 262_144
 """Bytes of a body that nobody has asked for yet, above which no more are taken from the connection."""
 _MOST_LENGTH = 1 << 62
+_VERSIONS = {b"0\r\n": "1.0", b"1\r\n": "1.1"}
+"""By the end of a request line."""
 _BLANK = b"\r\n\r\n"
 _LINE_ENDS = re.compile(rb"\A(?:\r\n)+")
 """Empty lines before a request, which RFC 9112 section 2.2 has ignored."""
@@ -158,7 +160,7 @@ class Reader:
         start = 0  # of the body
         if not self.headed:
             # empty lines before a request are ours to skip; the parser would take bare CR and LF, too
-            if self._raw in {b"", b"\r"}:
+            if self._raw == b"\r" or (not self._raw and data.startswith(b"\r")):
                 data = _LINE_ENDS.sub(b"", self._raw + data)
                 self._raw = b""
                 if data in {b"", b"\r"}:
@@ -168,7 +170,7 @@ class Reader:
             end = self._raw.find(_BLANK, max(0, begun + 1 - len(_BLANK)))
             self._raw = self._raw[: end + len(_BLANK)] if end >= 0 else self._raw
             start = len(self._raw) - begun
-            self._parse(data[:start])
+            self._parse(data[:start] if begun else self._raw)
         # the parser gets no byte of another request: to parse all that was sent ahead, again for each of them, would
         # take a time that grows with the square of their number
         end = len(data) if self._left is None else start + self._left
@@ -224,21 +226,25 @@ class Reader:
         if self.whole:
             return
         self._count += 1
-        if len(name) > MOST_FIELD or len(value) > MOST_FIELD or self._count > MOST_FIELDS:
+        if self._count > MOST_FIELDS or len(value) > MOST_FIELD or len(name) > MOST_FIELD:
             self._break()
         elif not self.headed:
-            text = value.strip(b" \t").decode("utf-8", "surrogateescape")
-            self._fields.setdefault(name.lower(), []).append(text)
+            name, text = name.lower(), value.strip(b" \t").decode("utf-8", "surrogateescape")
+            if name in self._fields:
+                self._fields[name].append(text)
+            else:
+                self._fields[name] = [text]
 
     def on_headers_complete(self) -> None:
         """Parser: the head is complete. Decides whether the body may come."""
         if self.headed or self.refusal is not None:
             return
         self.headed = True
-        method, version = self._parser.get_method(), self._parser.get_http_version()
-        # the parser takes any number of spaces
-        line = b"%b %b HTTP/%b\r\n" % (method, self._target, version.encode())
-        if len(self._raw) > MOST_HEAD + len(_BLANK) or not (self._raw.startswith(line) and self._raw.endswith(_BLANK)):
+        method, raw = self._parser.get_method(), self._raw
+        # compared with the bytes, as the parser takes any number of spaces, and other versions
+        line = b"%b %b HTTP/1." % (method, self._target)
+        version = _VERSIONS.get(raw[len(line) : len(line) + 3])
+        if version is None or len(raw) > MOST_HEAD + len(_BLANK) or not (raw.startswith(line) and raw.endswith(_BLANK)):
             self._break()
             return
         self._raw, self._count = b"", 0
@@ -255,7 +261,7 @@ class Reader:
         head.close = not self._parser.should_keep_alive()
         self.head = head
         try:
-            head.leave = _waits_for_leave(head) and size != 0
+            head.leave = b"expect" in head.fields and _waits_for_leave(head) and size != 0
             self._begin(head, self.body)
         except Exception as error:  # as with every handler, an error becomes an answer
             self.refuse(error)
@@ -279,15 +285,17 @@ class Reader:
 def _body_size(head: Head) -> int | None:
     """Bytes of the body, None for chunks. Raises ``ValueError`` for what others may read differently."""
     fields, is_newest = head.fields, head.version == "1.1"
-    hosts, codings = fields.get(b"host", ()), fields.get(b"transfer-encoding")
-    if head.version not in {"1.0", "1.1"}:
-        raise ValueError("no request of HTTP/1.0 or 1.1")
-    if (not is_host(hosts) and (hosts or is_newest)) or len(fields.get(b"content-type", ())) > 1:
-        raise ValueError("no valid Host, or several, or several types")
-    if codings is not None and (not is_newest or [one.lower() for one in codings] != ["chunked"]):
-        raise ValueError("another coding than chunks")
-    size = None if codings is not None else int(fields.get(b"content-length", ["0"])[0])
-    if (size or 0) > _MOST_LENGTH or (size != 0 and head.method in _BODILESS):
+    if not is_host(fields.get(b"host", ())) and (is_newest or b"host" in fields):
+        raise ValueError("no valid Host, or several")
+    if b"content-type" in fields and len(fields[b"content-type"]) > 1:
+        raise ValueError("several types")
+    if b"transfer-encoding" in fields:
+        if not is_newest or [one.lower() for one in fields[b"transfer-encoding"]] != ["chunked"]:
+            raise ValueError("another coding than chunks")
+        size = None
+    else:
+        size = int(fields[b"content-length"][0]) if b"content-length" in fields else 0
+    if size != 0 and (head.method in _BODILESS or (size or 0) > _MOST_LENGTH):
         raise ValueError("another party could read this request differently")
     return size
 
