@@ -406,7 +406,7 @@ def check_body(sent: Sent, reply: Reply) -> None:
         assert reply.body == str(sent.number).encode(), "the answer to another request"
 
 
-def walk_all(seeds: Iterable[int]) -> None:
+def assert_walks(seeds: Iterable[int]) -> None:
     """Take the walks with these seeds; a failure has a note of its own."""
     set_log_level("critical")
     for seed in seeds:
@@ -419,10 +419,10 @@ def walk_all(seeds: Iterable[int]) -> None:
 
 
 def test_whatever_happens_on_connections_each_request_has_one_answer_and_nothing_is_left() -> None:
-    walk_all(range(250))
+    assert_walks(range(250))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(250, 3_250, 1_000))
 def test_in_thousands_of_walks_each_request_has_one_answer_and_nothing_is_left(first: int) -> None:
-    walk_all(range(first, first + 1_000))
+    assert_walks(range(first, first + 1_000))
