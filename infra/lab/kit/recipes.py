@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from functools import cache
+from itertools import count
+from math import isqrt
 from typing import Any, Literal
 
 from infra.lab.kit.entropy import SeededEntropy
@@ -31,6 +35,7 @@ from tacit.tlog.key_sets import OhttpConfig
 from tacit.tlog.leaves import LeafType, SignedLeaf, sign_leaf
 from tacit.tlog.statements import CensusShare, OptIn, SeriesEnd, Void
 from tacit.tlog.token_directories import IssuerDirectory, SlotKey
+from tacit.tokens.blind_rsa import TokenKey
 
 EPOCH = 20_000
 EPOCH_SECONDS = 86_400
@@ -45,6 +50,9 @@ URLS = {
     "helper": "http://127.0.0.1:8082",
     "relay": "http://127.0.0.1:8083",
 }
+FACTORS = 1 << 16
+"""Below it no prime divides a modulus of the kit, so that a message or factor of blinding has no inverse with a
+probability of about 2 / (FACTORS log FACTORS) = 3e-6."""
 Change = tuple[str, str, Any]
 """A rule, the member of a recipe that breaks it, and its value."""
 
@@ -242,8 +250,7 @@ class RecipeKit:
         the other slots are unknown."""
         spki = issuer_key().token_key.spki
         keys = [SlotKey(slot=0, token_key=b64url(spki))]
-        others = (spki[:-40] + bytes([spki[-40] ^ slot]) + spki[-39:] for slot in range(1, slots))
-        keys += [SlotKey(slot=slot, token_key=b64url(other)) for slot, other in enumerate(others, start=1)]
+        keys += [SlotKey(slot=slot, token_key=b64url(_other_key(spki, slot))) for slot in range(1, slots)]
         return IssuerDirectory(
             issuer="issuer.example",
             epoch=epoch,
@@ -268,6 +275,24 @@ class RecipeKit:
             previous=previous,
         )
         return sign_leaf(LeafType.OHTTP_CONFIG, body, "gateway.example", self.keys["gateway"])
+
+
+@cache
+def _other_key(spki: bytes, slot: int) -> bytes:
+    """The token key ``spki`` with another modulus, of which nobody knows the factors. None is below ``FACTORS``: else
+    blinding would fail in one run of three, for want of an inverse."""
+    for number in count():
+        other = spki[:-42] + number.to_bytes(2, "big") + bytes([spki[-40] ^ slot]) + spki[-39:]
+        if math.gcd(TokenKey.from_spki(other).n, _small_primes()) == 1:
+            return other
+    raise AssertionError
+
+
+@cache
+def _small_primes() -> int:
+    """The product of the primes below ``FACTORS``."""
+    composite = {many for prime in range(2, isqrt(FACTORS) + 1) for many in range(prime * prime, FACTORS, prime)}
+    return math.prod(number for number in range(2, FACTORS) if number not in composite)
 
 
 def changed(recipe: Recipe, path: str, value: Any) -> Recipe:
