@@ -27,9 +27,9 @@ class Rule:
 
 
 def _of_feature(*names: str) -> list[Rule]:
-    """The rules of a feature that stand at this place of the table. They are loaded with it: no party may find itself
-    without one."""
-    return [Rule(name, Stage.DRAFT, FEATURE_RULES[name]) for name in names if name in FEATURE_RULES]
+    """The rules of a feature that stand at this place of the table; none without the feature. They are loaded with it,
+    and one that is missing beside others ends the import: no party may find itself without it."""
+    return [Rule(name, Stage.DRAFT, FEATURE_RULES[name]) for name in names] if FEATURE_RULES else []
 
 
 UNSUPPORTED = "model-unsupported"
