@@ -50,7 +50,7 @@ def serving(app: web.Application) -> Serving:
 
     async def answer(request: FastRequest | None, refusal: Exception | None, body: Body, late: bool) -> Answer:
         began, named = asyncio.get_running_loop().time(), REQUEST.set(RequestId())
-        REQUESTS.items += 1
+        REQUESTS.items += request is not None
         try:
             require_clock(app)
             if late:

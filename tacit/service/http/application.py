@@ -7,7 +7,6 @@ and an ``AbstractStreamWriter`` takes what a response writes.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -17,9 +16,8 @@ from aiohttp.http import HttpVersion10, HttpVersion11, RawRequestMessage
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
+from tacit.service.http.problems import require_lines
 from tacit.service.http.reader import Body, Head
-
-_UNSAFE = re.compile("[\r\n\0]")
 
 
 class AnswerWriter(AbstractStreamWriter):
@@ -36,10 +34,9 @@ class AnswerWriter(AbstractStreamWriter):
 
     async def write_headers(self, status_line: str, headers: CIMultiDict[str]) -> None:
         """aiohttp: the head of the answer. Raises ``ValueError`` for fields that would end early."""
-        lines = [f"{name}: {value}" for name, value in headers.items()]
-        if any(map(_UNSAFE.search, (status_line, *lines))):
-            raise ValueError("a field of an answer has a line end")
-        self._head = "\r\n".join([status_line, *lines, "", ""]).encode()
+        head = "".join([f"{status_line}\r\n", *(f"{name}: {value}\r\n" for name, value in headers.items())])
+        require_lines(head, 1 + len(headers))
+        self._head = f"{head}\r\n".encode()
         # of the head that is sent: another answer may have been begun before it, and have failed
         self._chunked = headers.get("Transfer-Encoding") == "chunked"
 
@@ -48,8 +45,8 @@ class AnswerWriter(AbstractStreamWriter):
 
     def enable_compression(self, encoding: str = "deflate", strategy: int | None = None) -> None:
         """aiohttp: not offered, since the length of a compressed secret beside chosen text tells of it. Raises
-        ``NotImplementedError``."""
-        raise NotImplementedError(f"no answer is compressed ({encoding}, {strategy})")
+        ``ValueError``."""
+        raise ValueError(f"no answer is compressed ({encoding}, {strategy})")
 
     def send_headers(self) -> None:
         """aiohttp: nothing, as the head goes out with the body."""

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from tacit import media_types
 from tacit.errors import Abort
-from tacit.service.http.problems import Answer, status_abort, too_large
+from tacit.service.http.problems import Answer, require_lines, status_abort, too_large
 from tacit.service.http.reader import Body, Head
 
 
@@ -134,8 +134,7 @@ def encode_answer(answer: Answer, date: str, *, last: bool, to_head: bool = Fals
     """An answer as it is sent, with the fields that every answer has; ``last``: the connection ends with it;
     ``to_head``: to HEAD, so without its body. Raises ``ValueError`` for a field that would end early."""
     fields = "".join([f"{name}: {value}\r\n" for name, value in answer.headers.items()])
-    if not fields.count("\r") == fields.count("\n") == len(answer.headers) or "\0" in fields:
-        raise ValueError("a field of an answer has a line end")
+    require_lines(fields, len(answer.headers))
     end = "Connection: close\r\n\r\n" if last else "\r\n"
     length = len(answer.body)
     head = f"{_LINES[answer.status]}{fields}Date: {date}\r\nContent-Length: {length}\r\n{_ALWAYS}{end}"

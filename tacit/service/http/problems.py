@@ -65,6 +65,13 @@ def internal_error() -> Abort:
     return status_abort(HTTPStatus.INTERNAL_SERVER_ERROR, "")
 
 
+def require_lines(text: str, lines: int) -> None:
+    """Raise ``ValueError`` unless ``text``, a part of an answer's head, has so many lines, each ended by CRLF: a value
+    that ends its line early would forge what follows."""
+    if not text.count("\r") == text.count("\n") == lines or "\0" in text:
+        raise ValueError("a field of an answer has a line end")
+
+
 def phrase_of(status: int) -> str:
     try:
         return HTTPStatus(status).phrase
