@@ -56,7 +56,8 @@ class Watching(Protocol):
 
 
 class Unwatched:
-    """Keeps nothing."""
+    """The states of a device whose version has no feature that watches: there are never any, and a recipe that asks
+    for one is refused."""
 
     trouble: Final = ""
 
@@ -79,16 +80,16 @@ class Unwatched:
         return False
 
     def tick(self) -> None:
-        """Does nothing."""
+        """No state is in memory that could be replaced."""
 
     def forget(self, recipes: Set[bytes]) -> None:
-        """Does nothing."""
+        """No state is kept of any of ``recipes``."""
 
     def keep_only(self, recipes: Collection[bytes]) -> None:
-        """Does nothing."""
+        """No state is kept of any other recipe."""
 
     def close(self) -> None:
-        """Does nothing."""
+        """No file is open."""
 
 
 _WATCHES = WATCHED_STATE.get("watches")

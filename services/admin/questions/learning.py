@@ -36,7 +36,7 @@ class PlanKind(TextKind):
         return Plan.read(text.encode(), "plan")
 
     def require_packages(self) -> None:
-        """``require_numbers``."""
+        """Raise ``Abort`` (501) without NumPy, with which models are computed."""
         require_numbers()
 
     def require(self, written: Part, lacks: str) -> None:
@@ -54,7 +54,7 @@ class PlanKind(TextKind):
     def drafted(
         self, written: Part, parties: Parties, live: LiveLog, policy: Policy, epoch_seconds: int, now: float, pace: Pace
     ) -> Drafted:
-        """``drafted_run``."""
+        """The series of the run and its first round. As ``TextKind.drafted``."""
         return drafted_run(_plan(written), parties, live, policy, epoch_seconds, now, pace)
 
     async def require_place(self, log: Log, written: Part, drafted: Drafted) -> None:
@@ -64,7 +64,7 @@ class PlanKind(TextKind):
             await require_model_place(log.transport, log.url, stated)
 
     def forecast(self, written: Part, policy: Policy) -> dict[str, Any]:
-        """``forecast_document``."""
+        """The plan, and what its run would cost. As ``TextKind.forecast``."""
         return forecast_document(_plan(written), policy)
 
 
